@@ -138,6 +138,7 @@ bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch wher
 	$(BIN)/python benches/python/overhead.py
 	$(BIN)/python benches/python/step.py
 	$(BIN)/python benches/python/plugins.py
+	$(BIN)/python benches/python/cuda.py
 
 clean: ## remove everything that was built
 	rm -rf target .venv dist demo_output python/rsnet/*.so

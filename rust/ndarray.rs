@@ -21,8 +21,8 @@ mod wait;
 use crate::context::Context;
 use crate::cuda::Devices;
 use crate::dtype::DType;
-use crate::engine::{Engine, Var};
-use crate::error::{Error, Result};
+use crate::engine::{Engine, Poll, Var};
+use crate::error::{Error, ErrorKind, Result};
 use crate::profiler::Recorder;
 use crate::shape::Shape;
 use crate::storage::Pool;
@@ -48,8 +48,22 @@ impl Base {
     /// A base on `engine` with an empty pool and a stopped profiler.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         let profiler = Arc::<Recorder>::default();
-        let (pool, cuda) = (Pool::new(&profiler), Devices::new(&profiler));
+        let (pool, cuda) =
+            (Pool::new(&profiler), Devices::new(&profiler, engine.runs_inside_push()));
         Base { engine, pool, cuda, profiler }
+    }
+
+    /// Waits for everything that was pushed, on devices as well; raises the first error that no
+    /// wait has raised yet.
+    pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        let pushed = self.engine.wait_for_all(poll);
+        match pushed {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
+            pushed => {
+                let computed = self.cuda.wait_for_all(poll);
+                pushed.and(computed)
+            }
+        }
     }
 
     /// The pool of a device's memory; an error if there is no such device.
@@ -104,7 +118,7 @@ impl NDArray {
     /// An array with memory, uninitialised.
     pub fn empty(base: &Arc<Base>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
         let array = Self::pending(base, shape, dtype, ctx)?;
-        array.chunk.ptr()?;
+        array.chunk.ptr_for_copy()?;
         Ok(array)
     }
 
@@ -141,6 +155,9 @@ impl NDArray {
     ) -> Self {
         let bytes = shape.size() * dtype.size();
         let chunk = Chunk::new(base, bytes, ctx, Memory::External(ptr, keep));
+        if !ctx.is_host() {
+            chunk.note_work_so_far();
+        }
         NDArray { chunk, offset: 0, shape: shape.clone(), dtype }
     }
 
@@ -240,6 +257,11 @@ impl NDArray {
     #[inline]
     fn address(&self) -> Result<*mut u8> {
         Ok(self.chunk.ptr()?.wrapping_add(self.offset))
+    }
+
+    /// As [`NDArray::address`], for a copy that orders itself.
+    fn address_for_copy(&self) -> Result<*mut u8> {
+        Ok(self.chunk.ptr_for_copy()?.wrapping_add(self.offset))
     }
 
     /// As [`NDArray::view`], each with all elements on one axis. The views are built in place:

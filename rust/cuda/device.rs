@@ -1,55 +1,47 @@
-//! One device: its primary context, a stream, memory, and copies.
+//! One device: its primary context, its two streams, memory, and copies.
 //!
-//! Every method waits until the device has done what it asks for, so an operation of the engine is
-//! complete when its function returns, as on the host. The wait is for an event of the caller's
-//! own, so operations of several threads do not wait for one another's work.
+//! Kernels, and whatever else computes, are issued on the *compute* stream, and an operation of the
+//! engine that did only that is complete when it has issued its work: what follows on the same
+//! stream runs after it. Copies between the device and the host are issued on the *copies* stream
+//! and complete when they are done. Before such a copy begins, its stream follows the compute
+//! stream up to the ticket that covers every use of the device's bytes there. `README.md` says why
+//! this suffices.
 
 use super::driver::{Address, Driver, Handle};
 use super::memory::{DeviceMemory, PinnedMemory};
+use super::stream::{Fault, From, Poll, Shared, Stream, Then, Ticket};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::{Held, Lock};
+use crate::lock::Held;
 use crate::profiler::Recorder;
-use crate::storage::Pool;
-use std::ffi::{c_char, c_int, c_uint};
+use crate::storage::{Block, Pool};
+use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// `CU_STREAM_NON_BLOCKING`: the stream is not ordered with the legacy default stream.
-const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: a wait parks its thread.
-const PARKING_EVENT: c_uint = 1 | 2;
-
-/// A handle that any thread may use: the driver's functions are thread-safe.
-#[derive(Clone, Copy)]
-struct Shared(Handle);
-
-// SAFETY: see above.
-unsafe impl Send for Shared {}
-// SAFETY: see above.
-unsafe impl Sync for Shared {}
 
 /// A device's primary context, which every library of the process shares.
 pub struct Primary {
     pub driver: Arc<Driver>,
     /// The driver's number of the device.
     number: c_int,
-    context: Shared,
+    handle: Shared,
+    context: Context,
     /// Set in a forked child, which must not use the parent's contexts.
     forked: Arc<AtomicBool>,
 }
 
 impl Primary {
     fn new(driver: &Arc<Driver>, id: i32, forked: &Arc<AtomicBool>) -> Result<Self> {
-        let (mut number, mut context) = (0, std::ptr::null_mut());
+        let (mut number, mut handle) = (0, std::ptr::null_mut());
         // SAFETY: places for the answers; the driver checks `id`.
         unsafe {
             driver.check("cuDeviceGet", (driver.device_get)(&mut number, id))?;
-            let retained = (driver.primary_ctx_retain)(&mut context, number);
+            let retained = (driver.primary_ctx_retain)(&mut handle, number);
             driver.check("cuDevicePrimaryCtxRetain", retained)?;
         }
         let (driver, forked) = (driver.clone(), forked.clone());
-        Ok(Primary { driver, number, context: Shared(context), forked })
+        let (handle, context) = (Shared(handle), Context::gpu(id));
+        Ok(Primary { driver, number, handle, context, forked })
     }
 
     /// Makes the context that of the calling thread.
@@ -58,8 +50,13 @@ impl Primary {
             return Err(forked());
         }
         // SAFETY: the context is retained as long as `self`.
-        let status = unsafe { (self.driver.ctx_set_current)(self.context.0) };
+        let status = unsafe { (self.driver.ctx_set_current)(self.handle.0) };
         self.driver.check("cuCtxSetCurrent", status)
+    }
+
+    /// The error with the device's name.
+    pub fn place(&self, error: Error) -> Error {
+        Error::new(error.kind(), format!("{}: {}", self.context, error.message()))
     }
 }
 
@@ -82,15 +79,36 @@ pub fn forked() -> Error {
     )
 }
 
+/// A copy between a device and the host, or from another device to it.
+pub struct Transfer<'a> {
+    pub to: *mut u8,
+    pub from: *const u8,
+    pub bytes: usize,
+    pub way: Way<'a>,
+}
+
+/// Where a [`Transfer`] leads.
+#[derive(Clone, Copy)]
+pub enum Way<'a> {
+    /// From the host to the device.
+    In,
+    /// From the device to the host.
+    Out,
+    /// From another device.
+    From(&'a Device),
+}
+
 /// A CUDA device that is in use.
 pub struct Device {
     id: i32,
     name: String,
-    stream: Shared,
-    /// Events that no wait uses at the moment.
-    events: Lock<Vec<Shared>>,
+    compute: Arc<Stream>,
+    copies: Arc<Stream>,
+    fault: Arc<Fault>,
     memory: Pool,
     pinned: Pool,
+    /// Operations wait until the device has done them.
+    synchronous: bool,
     primary: Arc<Primary>,
 }
 
@@ -100,26 +118,27 @@ impl Device {
         id: i32,
         forked: &Arc<AtomicBool>,
         profiler: &Arc<Recorder>,
+        synchronous: bool,
     ) -> Result<Self> {
         let primary = Arc::new(Primary::new(driver, id, forked)?);
         primary.enter()?;
-        let (mut text, mut stream) = ([0 as c_char; 128], std::ptr::null_mut());
-        // SAFETY: places for the answers, with the length of the text.
-        unsafe {
-            let named = (driver.device_get_name)(text.as_mut_ptr(), 127, primary.number);
-            driver.check("cuDeviceGetName", named)?;
-            driver.check("cuStreamCreate", (driver.stream_create)(&mut stream, NON_BLOCKING))?;
-        }
-        let name = text.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect();
-        let memory = DeviceMemory { id, primary: primary.clone() };
+        let mut text = [0 as c_char; 128];
+        // SAFETY: a place for the answer, with its length.
+        let named = unsafe { (driver.device_get_name)(text.as_mut_ptr(), 127, primary.number) };
+        driver.check("cuDeviceGetName", named)?;
+        let fault = Arc::default();
+        let (compute, copies) = (Stream::new(&primary, &fault)?, Stream::new(&primary, &fault)?);
+        let memory = DeviceMemory { id, primary: primary.clone(), compute: compute.clone() };
         let pinned = PinnedMemory { id, primary: primary.clone() };
         Ok(Device {
             id,
-            name,
-            stream: Shared(stream),
-            events: Lock::default(),
+            name: text.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect(),
+            compute,
+            copies,
+            fault,
             memory: Pool::over(Box::new(memory), profiler),
             pinned: Pool::over(Box::new(pinned), profiler),
+            synchronous,
             primary,
         })
     }
@@ -134,9 +153,9 @@ impl Device {
         &self.name
     }
 
-    /// The stream on which operations of the engine run.
+    /// The stream on which operations of the engine compute.
     pub fn stream(&self) -> usize {
-        self.stream.0 as usize
+        self.compute.handle() as usize
     }
 
     /// The pool of the device's memory.
@@ -149,8 +168,8 @@ impl Device {
         &self.pinned
     }
 
-    pub(super) fn hold(&self) -> [Held<'_>; 3] {
-        [self.memory.hold(), self.pinned.hold(), self.events.hold()]
+    pub(super) fn hold(&self) -> [Held<'_>; 4] {
+        [self.compute.hold(), self.copies.hold(), self.memory.hold(), self.pinned.hold()]
     }
 
     /// Free and total bytes of the device.
@@ -164,93 +183,191 @@ impl Device {
         Ok((free, total))
     }
 
-    /// Issues work on the stream and waits until the device has done it. What was issued before an
-    /// error is waited for, too: it may still use memory of the caller.
-    pub fn run(&self, issue: impl FnOnce(&Driver, Handle) -> Result<()>) -> Result<()> {
-        self.primary.enter().map_err(|e| self.place(e))?;
-        let issued = issue(&self.primary.driver, self.stream.0);
-        let done = self.wait();
-        issued.and(done).map_err(|e| self.place(e))
+    /// Issues work on the compute stream. The operation that it is part of ends with
+    /// [`Device::mark`].
+    pub fn issue(&self, work: impl FnOnce(&Driver, Handle) -> Result<()>) -> Result<()> {
+        let entered = self.primary.enter();
+        entered
+            .and_then(|()| work(&self.primary.driver, self.compute.handle()))
+            .map_err(|e| self.failed(e))
     }
 
-    /// Waits for everything that was issued on the stream so far.
-    fn wait(&self) -> Result<()> {
-        let driver = &self.primary.driver;
-        let kept = self.events.lock().pop();
-        let event = match kept {
-            Some(event) => event,
-            None => {
-                let mut event = std::ptr::null_mut();
-                // SAFETY: a place for the answer, in a context.
-                let status = unsafe { (driver.event_create)(&mut event, PARKING_EVENT) };
-                driver.check("cuEventCreate", status)?;
-                Shared(event)
+    /// Ends a part of an operation that issued work, or all of it: the ticket covers everything
+    /// that was issued so far. `from` says what it was, for the error of a fault.
+    pub fn mark(&self, from: From) -> Result<Ticket> {
+        self.mark_keeping(from, None)
+    }
+
+    fn mark_keeping(&self, from: From, keep: Option<Block>) -> Result<Ticket> {
+        let marked = self.primary.enter().and_then(|()| self.compute.mark(from, keep));
+        let ticket = marked.map_err(|e| self.failed(e))?;
+        if self.synchronous {
+            self.compute.wait(ticket, &mut || Ok(()))?;
+        }
+        Ok(ticket)
+    }
+
+    /// A ticket that covers what was issued for computing up to now, once its mark is made.
+    pub fn next(&self) -> Ticket {
+        self.compute.next()
+    }
+
+    /// Waits until the device has computed what `ticket` covers; its fault if there was one.
+    pub fn wait(&self, ticket: Ticket, poll: Poll<'_>) -> Result<()> {
+        self.compute.wait(ticket, poll)
+    }
+
+    /// Calls `then` when everything is done that was issued for computing up to now.
+    pub fn when_done(&self, then: Then) {
+        match self.primary.enter().and_then(|()| self.compute.fence()) {
+            Ok(ticket) => self.compute.when(ticket, then),
+            Err(error) => then(Err(self.failed(error))),
+        }
+    }
+
+    /// Waits for all work that was issued; the fault of the device unless a wait has raised it.
+    pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        if self.fault.is_set() {
+            return self.fault.check_unraised();
+        }
+        self.compute.wait(self.compute.next(), poll)?;
+        self.copies.wait(self.copies.next(), poll)
+    }
+
+    /// The device's fault, if there was one. Nothing on it can be read any more.
+    pub fn fault(&self) -> Option<Error> {
+        self.fault.check().err()
+    }
+
+    /// The error of a call that the driver refused: the fault behind it, if there is one.
+    #[cold]
+    fn failed(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Memory && self.primary.enter().is_ok() {
+            self.compute.settle();
+            self.copies.settle();
+        }
+        self.fault().unwrap_or_else(|| self.primary.place(error))
+    }
+
+    /// Issues a copy after what `after` covers of the work on this device; the ticket is one of
+    /// the copies' stream.
+    ///
+    /// # Safety
+    /// Source and target are valid for these bytes, on their sides, until the ticket is reached,
+    /// and nothing else uses them meanwhile but work that the copy follows.
+    unsafe fn transfer(&self, transfer: &Transfer<'_>, after: Ticket) -> Result<Ticket> {
+        self.primary.enter()?;
+        self.copies.follow_next(&self.compute, after)?;
+        let Transfer { to, from, bytes, way } = *transfer;
+        let (driver, stream) = (&self.primary.driver, self.copies.handle());
+        // SAFETY: promised by the caller.
+        let (name, status) = unsafe {
+            match way {
+                _ if bytes == 0 => ("", 0),
+                Way::In => (
+                    "cuMemcpyHtoDAsync",
+                    (driver.memcpy_htod_async)(to as Address, from.cast(), bytes, stream),
+                ),
+                Way::Out => (
+                    "cuMemcpyDtoHAsync",
+                    (driver.memcpy_dtoh_async)(to.cast(), from as Address, bytes, stream),
+                ),
+                Way::From(peer) => {
+                    self.copies.follow_next(&peer.compute, peer.next())?;
+                    let (own, other) = (self.primary.handle.0, peer.primary.handle.0);
+                    let (to, from) = (to as Address, from as Address);
+                    let copy = driver.memcpy_peer_async;
+                    ("cuMemcpyPeerAsync", copy(to, own, from, other, bytes, stream))
+                }
             }
         };
-        // SAFETY: event and stream belong to the context, and no other thread has the event.
-        let done = unsafe {
-            let recorded = (driver.event_record)(event.0, self.stream.0);
-            driver.check("cuEventRecord", recorded).and_then(|()| {
-                driver.check("cuEventSynchronize", (driver.event_synchronize)(event.0))
-            })
-        };
-        self.events.lock().push(event);
-        done
+        driver.check(name, status)?;
+        self.copies.mark(None, None)
     }
 
-    fn place(&self, error: Error) -> Error {
-        Error::new(error.kind(), format!("{}: {}", self.context(), error.message()))
-    }
-
-    /// Copies host memory to the device.
+    /// Starts a copy and calls `then` when it is done.
     ///
     /// # Safety
-    /// `from` is valid for reads of `bytes` bytes, `to` is device memory of that many, and nothing
-    /// else uses them meanwhile.
+    /// Source and target are valid for these bytes, on their sides, until `then` is called, and
+    /// nothing else uses them meanwhile but work on this device that `after` covers, and work of
+    /// the device that the copy is from.
+    pub unsafe fn start(&self, transfer: &Transfer<'_>, after: Ticket, then: Then) {
+        // SAFETY: promised by the caller.
+        match unsafe { self.transfer(transfer, after) } {
+            Ok(ticket) => self.copies.when(ticket, then),
+            Err(error) => then(Err(self.failed(error))),
+        }
+    }
+
+    /// Copies, after what `after` covers, and waits until it is done.
+    ///
+    /// # Safety
+    /// Source and target are valid for these bytes, on their sides, and nothing else uses them
+    /// meanwhile but what the copy comes after.
+    pub unsafe fn run(&self, transfer: &Transfer<'_>, after: Ticket) -> Result<()> {
+        // SAFETY: promised by the caller.
+        let ticket = unsafe { self.transfer(transfer, after) };
+        let ticket = ticket.map_err(|e| self.failed(e))?;
+        self.copies.wait(ticket, &mut || Ok(()))
+    }
+
+    /// Copies host memory to the device, after everything that was issued; as [`Device::run`].
+    ///
+    /// # Safety
+    /// As for [`Device::run`].
     pub unsafe fn write(&self, to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: promised by the caller; `run` waits for the copy.
-        self.run(|driver, stream| unsafe {
-            let status = (driver.memcpy_htod_async)(to as Address, from.cast(), bytes, stream);
-            driver.check("cuMemcpyHtoDAsync", status)
-        })
+        // SAFETY: promised by the caller.
+        unsafe { self.run(&Transfer { to, from, bytes, way: Way::In }, self.next()) }
     }
 
-    /// Copies device memory to the host.
+    /// Copies device memory to the host, after everything that was issued; as [`Device::run`].
     ///
     /// # Safety
-    /// `from` is device memory of `bytes` bytes, `to` is valid for writes of that many, and nothing
-    /// else uses them meanwhile.
+    /// As for [`Device::run`].
     pub unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: as above.
-        self.run(|driver, stream| unsafe {
-            let status = (driver.memcpy_dtoh_async)(to.cast(), from as Address, bytes, stream);
-            driver.check("cuMemcpyDtoHAsync", status)
-        })
+        // SAFETY: promised by the caller.
+        unsafe { self.run(&Transfer { to, from, bytes, way: Way::Out }, self.next()) }
     }
 
-    /// Copies within the device.
+    /// Issues a copy of page-locked memory on the compute stream, which keeps that memory until
+    /// the copy is done: for few bytes, since computing waits for it.
     ///
     /// # Safety
-    /// Both are device memory of `bytes` bytes that do not overlap, and nothing else uses them
-    /// meanwhile.
+    /// `to` is device memory of `bytes` bytes, and `from` has as many.
+    pub unsafe fn send(&self, to: *mut u8, from: Block, bytes: usize) -> Result<Ticket> {
+        self.issue(|driver, stream| {
+            let source = from.ptr().cast_const().cast();
+            // SAFETY: promised by the caller; the block is kept.
+            let status =
+                unsafe { (driver.memcpy_htod_async)(to as Address, source, bytes, stream) };
+            driver.check("cuMemcpyHtoDAsync", status)
+        })?;
+        self.mark_keeping(None, Some(from))
+    }
+
+    /// Issues a copy within the device on the compute stream.
+    ///
+    /// # Safety
+    /// Both are device memory of `bytes` bytes that do not overlap; other users of them are on the
+    /// same stream, or done.
     pub unsafe fn copy(&self, to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-        // SAFETY: as above.
-        self.run(|driver, stream| unsafe {
+        // SAFETY: promised by the caller.
+        self.issue(|driver, stream| unsafe {
             let status = (driver.memcpy_dtod_async)(to as Address, from as Address, bytes, stream);
             driver.check("cuMemcpyDtoDAsync", status)
         })
     }
 
-    /// Sets device memory to zeros.
+    /// Sets device memory to zeros, on the compute stream.
     ///
     /// # Safety
-    /// `to` is device memory of `bytes` bytes that nothing else uses meanwhile.
+    /// `to` is device memory of `bytes` bytes; other users of it are on the same stream, or done.
     pub unsafe fn zero(&self, to: *mut u8, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: as above.
-        self.run(|driver, stream| unsafe {
+        // SAFETY: promised by the caller.
+        self.issue(|driver, stream| unsafe {
             let status = (driver.memset_d8_async)(to as Address, 0, bytes, stream);
             driver.check("cuMemsetD8Async", status)
         })
@@ -259,16 +376,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.primary.enter().is_err() {
-            return;
-        }
-        let driver = &self.primary.driver;
-        // SAFETY: created in this context, and nothing uses them any more.
-        unsafe {
-            for event in self.events.get_mut().drain(..) {
-                (driver.event_destroy)(event.0);
-            }
-            (driver.stream_destroy)(self.stream.0);
-        }
+        self.compute.end();
+        self.copies.end();
     }
 }

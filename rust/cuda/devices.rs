@@ -3,6 +3,7 @@
 use super::device::{self, Device};
 use super::driver::Driver;
 use super::functions::Functions;
+use super::stream::Poll;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::lock::{Held, Lock};
@@ -24,6 +25,8 @@ pub type Notice = fn(&str) -> Result<()>;
 /// The CUDA devices that are in use, and the driver.
 pub struct Devices {
     profiler: Arc<Recorder>,
+    /// Operations wait until the device has done them.
+    synchronous: bool,
     driver: OnceLock<Arc<Driver>>,
     slots: [OnceLock<Arc<Device>>; MAX_DEVICES],
     /// Held while the driver or a device is opened.
@@ -38,9 +41,11 @@ pub struct Devices {
 
 impl Devices {
     /// No devices; the driver is opened by the first use of one.
-    pub fn new(profiler: &Arc<Recorder>) -> Self {
+    /// `synchronous` if an operation has to be done on the device when it ends, for debugging.
+    pub fn new(profiler: &Arc<Recorder>, synchronous: bool) -> Self {
         Devices {
             profiler: profiler.clone(),
+            synchronous,
             driver: OnceLock::new(),
             slots: [const { OnceLock::new() }; MAX_DEVICES],
             opening: Lock::default(),
@@ -66,6 +71,17 @@ impl Devices {
         self.slots.get(usize::try_from(id).ok()?)?.get()
     }
 
+    /// Waits for all work on the devices in use, and raises a fault that no wait has raised.
+    pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        let mut first = Ok(());
+        for device in self.slots.iter().filter_map(OnceLock::get) {
+            if !self.forked.load(Ordering::Relaxed) {
+                first = first.and(device.wait_for_all(poll));
+            }
+        }
+        first
+    }
+
     #[cold]
     fn open(&self, id: i32) -> Result<&Arc<Device>> {
         let _opening = self.opening.lock();
@@ -78,7 +94,7 @@ impl Devices {
         if let Some(device) = slot.get() {
             return Ok(device);
         }
-        let made = Device::new(driver, id, &self.forked, &self.profiler)?;
+        let made = Device::new(driver, id, &self.forked, &self.profiler, self.synchronous)?;
         Ok(slot.get_or_init(|| Arc::new(made)))
     }
 

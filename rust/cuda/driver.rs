@@ -19,6 +19,9 @@ pub type Status = c_int;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: Status = 2;
 
+/// `CUDA_ERROR_NOT_READY`: what an event says whose work is not done.
+pub const NOT_READY: Status = 600;
+
 /// The oldest driver that serves: CUDA 12.0, in the form of `cuDriverGetVersion`.
 const OLDEST_VERSION: c_int = 12000;
 
@@ -69,6 +72,7 @@ functions! {
     primary_ctx_retain: "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
     primary_ctx_release: "cuDevicePrimaryCtxRelease_v2"(c_int);
     ctx_set_current: "cuCtxSetCurrent"(Handle);
+    ctx_synchronize: "cuCtxSynchronize"();
     mem_get_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
     mem_alloc: "cuMemAlloc_v2"(*mut Address, usize);
     mem_free: "cuMemFree_v2"(Address);
@@ -77,12 +81,15 @@ functions! {
     memcpy_htod_async: "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
     memcpy_dtoh_async: "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
     memcpy_dtod_async: "cuMemcpyDtoDAsync_v2"(Address, Address, usize, Handle);
+    memcpy_peer_async: "cuMemcpyPeerAsync"(Address, Handle, Address, Handle, usize, Handle);
     memset_d8_async: "cuMemsetD8Async"(Address, u8, usize, Handle);
     stream_create: "cuStreamCreate"(*mut Handle, c_uint);
     stream_destroy: "cuStreamDestroy_v2"(Handle);
+    stream_wait_event: "cuStreamWaitEvent"(Handle, Handle, c_uint);
     event_create: "cuEventCreate"(*mut Handle, c_uint);
     event_destroy: "cuEventDestroy_v2"(Handle);
     event_record: "cuEventRecord"(Handle, Handle);
+    event_query: "cuEventQuery"(Handle);
     event_synchronize: "cuEventSynchronize"(Handle);
     launch_kernel: "cuLaunchKernel"(
         Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut Handle,

@@ -2,6 +2,7 @@
 
 use super::device::Primary;
 use super::driver::{OUT_OF_MEMORY, Status};
+use super::stream::Stream;
 use crate::context::{Context, DeviceType};
 use crate::error::{Error, Result};
 use crate::storage::Source;
@@ -11,10 +12,12 @@ use std::sync::Arc;
 /// `CU_MEMHOSTALLOC_PORTABLE`: page-locked for every context.
 const PORTABLE: c_uint = 1;
 
-/// Memory of the device.
+/// Memory of the device. What is given back may still be used by work on the compute stream, so
+/// it is handed out with a ticket of that.
 pub struct DeviceMemory {
     pub id: i32,
     pub primary: Arc<Primary>,
+    pub compute: Arc<Stream>,
 }
 
 /// Page-locked memory of the host.
@@ -51,6 +54,17 @@ impl Source for DeviceMemory {
         self.primary.allocate("cuMemAlloc", |at| unsafe {
             (self.primary.driver.mem_alloc)(place(at), bytes)
         })
+    }
+
+    fn ticket(&self) -> u64 {
+        self.compute.next()
+    }
+
+    fn before_free(&self) {
+        if self.primary.enter().is_ok() {
+            // SAFETY: in a context. After a fault it fails, and nothing uses memory any more.
+            let _ = unsafe { (self.primary.driver.ctx_synchronize)() };
+        }
     }
 
     unsafe fn free(&self, ptr: *mut u8, _: usize) {

@@ -9,9 +9,11 @@ mod driver;
 mod functions;
 mod memory;
 mod staged;
+mod stream;
 
-pub use device::Device;
+pub use device::{Device, Transfer, Way};
 pub use devices::{Devices, HeldForFork, MAX_DEVICES};
 pub use driver::{Driver, Handle};
 pub use functions::{Function, Functions, Loader};
 pub use staged::{Operand, Staged};
+pub use stream::{From, Origin, Ticket};

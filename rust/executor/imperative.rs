@@ -2,6 +2,7 @@
 
 use super::call_site;
 use super::inline::{self, Declined, Label};
+use super::on_device::{CallOrigin, Issued};
 use super::run::{Prepared, Running, distinct, prepare};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
@@ -435,7 +436,22 @@ impl Queued {
         let _scope = self.scope.enter();
         let (inputs, outputs) = (views(self.inputs.iter())?, views(self.outputs.iter())?);
         let state = self.state.as_ref().map(|s| &s.state);
-        self.prepared.run_native(&self.ctx, state, &inputs, &self.req, &outputs)
+        self.prepared.run_native(&self.ctx, state, &inputs, &self.req, &outputs)?;
+        let written = self.written().cloned().collect();
+        self.device_work(written).map_or(Ok(()), Issued::end)
+    }
+
+    /// Outputs and modified inputs.
+    fn written(&self) -> impl Iterator<Item = &NDArray> {
+        let mutated = self.prepared.mutated.iter().filter_map(|&i| self.inputs.get(i));
+        self.outputs.iter().chain(mutated)
+    }
+
+    /// What a call that computes on a device leaves to be done once it has issued its work.
+    fn device_work(&self, written: SmallVec<[NDArray; 1]>) -> Option<Issued> {
+        let device = self.prepared.computes_on()?.clone();
+        let origin = CallOrigin { op: Arc::clone(&self.prepared.op), node: self.node.clone() };
+        Some(Issued { device, origin: Arc::new(origin), number: 0, written })
     }
 
     fn start(self, done: OnComplete) {
@@ -446,6 +462,7 @@ impl Queued {
             Err(e) => return done.complete(Err(self.place(e))),
         };
         let state = self.state.as_ref().map(|s| s.state.clone());
+        let issued = self.device_work(self.written().cloned().collect());
         let within = Box::new(Running {
             mark: done.mark(),
             base: self.base,
@@ -458,6 +475,7 @@ impl Queued {
         });
         let (op, node) = (Arc::clone(&self.prepared.op), self.node);
         let end = move |result: Result<()>| {
+            let result = result.and_then(|()| issued.map_or(Ok(()), Issued::end));
             done.complete(result.map_err(|e| e.at_node(&op.name, &node)));
         };
         let keep = Arc::new((self.inputs, self.outputs));

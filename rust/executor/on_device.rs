@@ -6,8 +6,9 @@
 
 use super::run::Prepared;
 use crate::context::Context;
-use crate::cuda::{Device, Driver, Function, Handle, Operand, Staged};
+use crate::cuda::{Device, Driver, Function, Handle, Operand, Origin, Staged};
 use crate::error::{Error, Result};
+use crate::graph::Plan;
 use crate::kernels::copy::add;
 use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
@@ -17,6 +18,7 @@ use crate::operator::{
 };
 use crate::storage::Block;
 use crate::tensor::View;
+use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -58,15 +60,12 @@ impl OnDevice {
         Ok((kernel, OnDevice { device, on_host, functions }))
     }
 
-    /// Launches the functions of a kernel of CUDA source, and waits until they have ended.
+    /// Launches the functions of a kernel of CUDA source.
     pub fn issue(&self, kernel: &DeviceKernel, call: &Call<'_>) -> Result<()> {
         let functions = self.functions.as_deref().unwrap_or_default();
-        // What the functions use is kept until the device has done the call.
-        let mut scratch = Vec::new();
-        self.device.run(|driver, stream| {
-            let device = &*self.device;
-            let mut issuing = Issuing { device, driver, stream, functions, scratch: &mut scratch };
-            kernel.issue(call, &mut issuing)
+        let memory = Temporary::of(&self.device);
+        self.device.issue(|driver, stream| {
+            kernel.issue(call, &mut Issuing { driver, stream, functions, memory: &memory })
         })
     }
 
@@ -144,34 +143,74 @@ impl OnDevice {
     }
 }
 
-/// Temporary space of an operation. It is given back after the device has done the operation's
-/// work, part of which may still be to come when the kernel returns.
+/// Temporary space of a call. It is given back when the call has issued its work: what takes it
+/// next uses it on the same stream, or after the ticket with which the pool hands it out.
 struct Temporary<'a> {
     device: &'a Device,
-    taken: Lock<Vec<Block>>,
+    taken: Lock<SmallVec<[Block; 2]>>,
+}
+
+impl<'a> Temporary<'a> {
+    fn of(device: &'a Device) -> Self {
+        Temporary { device, taken: Lock::default() }
+    }
 }
 
 impl DeviceMemory for Temporary<'_> {
     fn take(&self, bytes: usize) -> Result<*mut u8> {
-        take(self.device, bytes, &mut self.taken.lock())
+        let block = self.device.memory().alloc(bytes)?;
+        let at = block.ptr();
+        self.taken.lock().push(block);
+        Ok(at)
     }
 }
 
-/// The address of a new block of the device's memory, which stays as long as it is among `taken`.
-fn take(device: &Device, bytes: usize, taken: &mut Vec<Block>) -> Result<*mut u8> {
-    let block = device.memory().alloc(bytes)?;
-    let at = block.ptr();
-    taken.push(block);
-    Ok(at)
-}
-
-/// Runs a kernel that issues work on the stream of a device, and waits for that work.
+/// Runs a kernel that issues work on the stream of a device by itself.
 pub fn run_issuing(
     device: &Device,
     kernel: impl FnOnce(Option<&dyn DeviceMemory>) -> Result<()>,
 ) -> Result<()> {
-    let memory = Temporary { device, taken: Lock::default() };
-    device.run(|_, _| kernel(Some(&memory)))
+    let memory = Temporary::of(device);
+    device.issue(|_, _| kernel(Some(&memory)))
+}
+
+/// A call as the origin of work on a device.
+pub struct CallOrigin {
+    pub op: Arc<OpDef>,
+    pub node: Arc<str>,
+}
+
+impl Origin for CallOrigin {
+    fn place(&self, _: u32, error: Error) -> Error {
+        error.at_node(&self.op.name, &self.node)
+    }
+}
+
+/// Work of a pass comes from the nodes of its plan, by their numbers.
+impl Origin for Plan {
+    fn place(&self, number: u32, error: Error) -> Error {
+        let node = &self.graph.nodes[number as usize];
+        error.at_node(node.op_name(), &node.name)
+    }
+}
+
+/// A part of an operation that has issued its work on a device.
+pub struct Issued {
+    pub device: Arc<Device>,
+    pub origin: Arc<dyn Origin>,
+    /// Where in the origin the work comes from.
+    pub number: u32,
+    /// The arrays that it writes.
+    pub written: SmallVec<[NDArray; 1]>,
+}
+
+impl Issued {
+    /// Marks the work, and notes that on what it writes.
+    pub fn end(self) -> Result<()> {
+        let ticket = self.device.mark(Some((self.origin, self.number)))?;
+        self.written.iter().for_each(|array| array.note_write(ticket));
+        Ok(())
+    }
 }
 
 /// The functions that `kernel` launches in a call with these facts, loaded now if no call has
@@ -195,11 +234,10 @@ fn functions(
 
 /// The stream of a device while a kernel issues its call.
 struct Issuing<'a> {
-    device: &'a Device,
     driver: &'a Driver,
     stream: Handle,
     functions: &'a [Function],
-    scratch: &'a mut Vec<Block>,
+    memory: &'a Temporary<'a>,
 }
 
 impl Launcher for Issuing<'_> {
@@ -224,8 +262,8 @@ impl Launcher for Issuing<'_> {
         error.map_err(|e| Error::new(e.kind(), format!("{} of {}", e.message(), function.name)))
     }
 
-    fn scratch(&mut self, bytes: usize) -> Result<*mut u8> {
-        take(self.device, bytes, self.scratch)
+    fn memory(&self) -> &dyn DeviceMemory {
+        self.memory
     }
 
     fn clear(&mut self, at: *mut u8, bytes: usize) -> Result<()> {
@@ -286,30 +324,4 @@ pub fn with_host_views(
     let (from, to) = staged.views().split_at(sources.len());
     f(from, &to[0])?;
     staged.write_back()
-}
-
-/// Copies between arrays of one dtype and size of which one is on a device, without a copy on the
-/// host where the driver can. Returns false, and nothing was done, if it cannot.
-pub fn copy_directly(from: &NDArray, to: &NDArray) -> Result<bool> {
-    if from.dtype() != to.dtype() {
-        return Ok(false);
-    }
-    if to.size() == 0 {
-        return Ok(true);
-    }
-    let (source, target) = (from.view()?, to.view()?);
-    let (bytes, at, from_at) = (to.size_bytes(), target.ptr(), source.ptr());
-    // SAFETY: views of arrays on these devices, of as many bytes; the operation that this is part
-    // of orders access to them.
-    unsafe {
-        match (from.device()?, to.device()?) {
-            (None, Some(device)) => device.write(at, from_at, bytes)?,
-            (Some(device), None) => device.read(at, from_at, bytes)?,
-            (Some(a), Some(b)) if Arc::ptr_eq(a, b) && !source.overlaps(&target) => {
-                a.copy(at, from_at, bytes)?;
-            }
-            _ => return Ok(false),
-        }
-    }
-    Ok(true)
 }

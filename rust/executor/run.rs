@@ -138,6 +138,11 @@ impl Prepared<'_> {
         }
     }
 
+    /// The device on whose stream the call computes, if it does not run on the host.
+    pub fn computes_on(&self) -> Option<&Arc<Device>> {
+        self.on_device.as_ref().filter(|place| !place.on_host).map(|place| &place.device)
+    }
+
     /// Returns true if the kernel is outside of the core.
     pub fn is_callback(&self) -> bool {
         matches!(self.kernel.body, Body::Callback(_))
@@ -285,6 +290,7 @@ impl Prepared<'_> {
             }
             place => place.as_ref().map(|place| &place.device),
         };
+        let ctx = OpContext { stream: device.map(|device| device.stream()), ..ctx };
         self.start_on_views(ctx, state, inputs, req, direct, outputs, keep, within, done, device);
     }
 

@@ -276,8 +276,20 @@ impl Program {
                 }
                 (None, None) => step.prepared.run_native(&ctx, state, inputs, &step.req, outputs),
             }
+            .and_then(|()| self.end_step(step))
             .map_err(|e| self.place(step, e))?;
         }
+        Ok(())
+    }
+
+    /// Marks the work that a step has issued on its device, if it has, and notes that on what it
+    /// writes.
+    fn end_step(&self, step: &Step) -> Result<()> {
+        let Some(device) = step.computes_on() else { return Ok(()) };
+        let ticket = device.mark(Some((self.plan.clone(), step.node)))?;
+        let arenas = self.memory.arenas.iter().filter(|arena| arena.device == step.device);
+        let written = step.writes.iter().map(|(array, _)| array);
+        written.chain(arenas.map(|arena| &arena.array)).for_each(|a| a.note_write(ticket));
         Ok(())
     }
 
@@ -310,7 +322,9 @@ impl Program {
             has_peers,
         });
         let named: crate::operator::Done = Box::new(move |result| {
-            done.complete(result.map_err(|e| program.place(&program.steps[at], e)));
+            let step = &program.steps[at];
+            let result = result.and_then(|()| program.end_step(step));
+            done.complete(result.map_err(|e| program.place(step, e)));
         });
         let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
         // Not the program: it has the operator's state, which may keep an operand and so would keep

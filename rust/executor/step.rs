@@ -3,6 +3,7 @@
 use super::arena::Memory;
 use super::run::Prepared;
 use crate::context::Context;
+use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place, Plan};
 use crate::ndarray::NDArray;
@@ -123,6 +124,11 @@ impl Step {
     /// Returns true for a callback, which completes asynchronously.
     pub fn is_callback(&self) -> bool {
         self.prepared.is_callback()
+    }
+
+    /// The device on whose stream the step computes, if it does not run on the host or copies.
+    pub fn computes_on(&self) -> Option<&Arc<Device>> {
+        self.prepared.computes_on().filter(|_| self.crossing.is_none())
     }
 
     /// Returns true if it waits for no CUDA device.

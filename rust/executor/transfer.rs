@@ -2,9 +2,9 @@
 
 use super::call_site;
 use super::inline::{self, Declined, Label};
-use super::on_device::{copy_directly, with_host_views};
+use super::on_device::with_host_views;
 use super::run::distinct;
-use crate::engine::{CallSite, Push, Task, Var};
+use crate::engine::{CallSite, OnComplete, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, add, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
@@ -53,12 +53,7 @@ fn push_run(
     whole: bool,
     run: impl Fn(&[&NDArray], &NDArray) -> Result<()> + Send + 'static,
 ) -> Result<()> {
-    if whole {
-        target.writable()?
-    } else {
-        target.writable_in_part()?
-    }
-    sources.iter().try_for_each(|s| s.usable())?;
+    check_access(sources, target, whole)?;
     let base = target.base();
     let ctx = target.context();
     let label = Label { profiler: &base.profiler, name, node: "", device: ctx };
@@ -67,13 +62,6 @@ fn push_run(
         Err(Declined::Failed(error)) => return Err(error.at_node(name, "")),
         Err(declined) => !matches!(declined, Declined::NotInline),
     };
-    let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
-    let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
-    distinct(&mut reads, &mut writes);
-    let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
-    let overwrites = usize::from(overwrites);
-    let call_site: Option<CallSite<'_>> = Some(&call_site::current);
-    let push = Push { ctx, overwrites, cheap, call_site, ..Push::new(name, &reads, &writes) };
     let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
     let to = target.clone();
     let scope = base.profiler.carry_scope();
@@ -83,7 +71,54 @@ fn push_run(
         let from: SmallVec<[&NDArray; 1]> = from.iter().collect();
         run(&from, &to).map_err(|e| e.in_operator(name))
     });
+    push_task(name, sources, target, whole, cheap, task)
+}
+
+/// An error if an array may not be used so.
+fn check_access(sources: &[&NDArray], target: &NDArray, whole: bool) -> Result<()> {
+    if whole {
+        target.writable()?
+    } else {
+        target.writable_in_part()?
+    }
+    sources.iter().try_for_each(|s| s.usable())
+}
+
+/// Pushes `task`, which reads the sources and writes the target.
+fn push_task(
+    name: &'static str,
+    sources: &[&NDArray],
+    target: &NDArray,
+    whole: bool,
+    cheap: bool,
+    task: Task,
+) -> Result<()> {
+    let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
+    let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
+    distinct(&mut reads, &mut writes);
+    let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
+    let overwrites = usize::from(overwrites);
+    let (ctx, call_site): (_, Option<CallSite<'_>>) = (target.context(), Some(&call_site::current));
+    let push = Push { ctx, overwrites, cheap, call_site, ..Push::new(name, &reads, &writes) };
     target.base().engine.push(task, push)
+}
+
+/// Pushes a copy to, from or between devices, which ends when the copy is done and takes no thread
+/// meanwhile.
+fn push_device_copy(source: &NDArray, target: &NDArray) -> Result<()> {
+    let name = "_copyto";
+    check_access(&[source], target, true)?;
+    let (from, to) = (source.clone(), target.clone());
+    let task = Task::asynchronous(move |_, done: OnComplete| {
+        let _span = to.base().profiler.operator(mode::IMPERATIVE, name, "", to.context());
+        let keep = (from.clone(), to.clone());
+        let end = move |result: Result<()>| {
+            drop(keep);
+            done.complete(result.map_err(|e| e.in_operator(name)));
+        };
+        from.start_copy(&to, Box::new(end));
+    });
+    push_task(name, &[source], target, true, false, task)
 }
 
 fn views<A: Borrow<NDArray>>(arrays: &[A]) -> Result<SmallVec<[View; 1]>> {
@@ -111,6 +146,9 @@ pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
         let elems = source.size();
         return push_work("_copyto", &[source], target, elems, true, |from, to| copy(&from[0], to));
     }
+    if source.dtype() == target.dtype() && !source.same_chunk(target) && source.size() > 0 {
+        return push_device_copy(source, target);
+    }
     push_run("_copyto", &[source], target, usize::MAX, true, |from, to| {
         copy_between(from[0], to, false)
     })
@@ -126,8 +164,8 @@ pub fn push_add(source: &NDArray, target: &NDArray) -> Result<()> {
 
 /// Copies to or from a device, or adds there, now.
 pub fn copy_between(source: &NDArray, target: &NDArray, sum: bool) -> Result<()> {
-    if !sum && copy_directly(source, target)? {
-        return Ok(());
+    if !sum && source.dtype() == target.dtype() && !source.overlaps(target) {
+        return if source.size() > 0 { source.copy_now(target) } else { Ok(()) };
     }
     with_host_views(&[source], target, !sum, |from, to| {
         if sum {

@@ -2,6 +2,7 @@
 
 use super::Base;
 use super::access_latch::AccessLatch;
+use super::device::Uses;
 use super::limits::REVOKED;
 use crate::context::Context;
 use crate::engine::Var;
@@ -32,6 +33,8 @@ pub(super) struct Chunk {
     var: OnceLock<Var>,
     /// Flags: how the memory may be used; see `limits.rs`.
     pub limits: AtomicU8,
+    /// For memory of a device: which of its work uses it.
+    pub uses: Uses,
 }
 
 // SAFETY: the pointers are addresses only; access to the bytes is ordered by latch and variable.
@@ -69,6 +72,7 @@ impl Chunk {
                 latch: AccessLatch::default(),
                 var: OnceLock::new(),
                 limits: AtomicU8::new(0),
+                uses: Uses::default(),
             });
             place.assume_init()
         }
@@ -86,8 +90,20 @@ impl Chunk {
         ))
     }
 
-    /// The address of the memory, which is allocated now if it is still pending.
+    /// The address of the memory, which is allocated now if it is still pending. From here on any
+    /// work on a device may use it.
+    #[inline]
     pub fn ptr(&self) -> Result<*mut u8> {
+        let ptr = self.ptr_for_copy()?;
+        if !self.ctx.is_host() {
+            self.uses.expose();
+        }
+        Ok(ptr)
+    }
+
+    /// As [`Chunk::ptr`], for a copy that orders itself by [`Chunk::uses`].
+    #[inline]
+    pub fn ptr_for_copy(&self) -> Result<*mut u8> {
         self.usable()?;
         match &self.memory {
             Memory::External(ptr, _) => Ok(*ptr),
@@ -104,7 +120,7 @@ impl Chunk {
     /// Allocates the chunk's memory; of two threads that do so at once, one releases its own.
     pub fn take(&self, ptr: &AtomicPtr<u8>, zeros: bool) -> Result<*mut u8> {
         let pool = self.base.pool_of(self.ctx)?;
-        let fresh = pool.take(self.capacity)?;
+        let (fresh, ticket) = pool.take_with_ticket(self.capacity)?;
         if zeros {
             // SAFETY: allocated above with this many bytes, and not shared yet.
             let zeroed = unsafe { self.zero(fresh, self.capacity) };
@@ -113,7 +129,10 @@ impl Chunk {
         }
         let null = std::ptr::null_mut();
         match ptr.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(fresh),
+            Ok(_) => {
+                self.uses.begin(ticket);
+                Ok(fresh)
+            }
             Err(taken) => {
                 // SAFETY: allocated above with this many bytes, and not shared.
                 unsafe { pool.give_back(fresh, self.capacity) };
@@ -132,8 +151,18 @@ impl Chunk {
             unsafe { at.write_bytes(0, bytes) };
             return Ok(());
         }
+        let device = self.base.cuda.device(self.ctx.device_id)?;
         // SAFETY: as above.
-        unsafe { self.base.cuda.device(self.ctx.device_id)?.zero(at, bytes) }
+        unsafe { device.zero(at, bytes)? };
+        self.uses.note_write(device.mark(None)?);
+        Ok(())
+    }
+
+    /// Notes that all work of the device so far may have written the memory.
+    pub fn note_work_so_far(&self) {
+        if let Some(device) = self.base.cuda.opened(self.ctx.device_id) {
+            self.uses.note_write(device.next());
+        }
     }
 
     /// The pool that its memory came from. A device that memory came from is in use.

@@ -2,6 +2,7 @@
 
 use super::NDArray;
 use super::access_latch::AccessLatch;
+use super::device::HostCopy;
 use crate::engine::{Poll, Push, Task};
 use crate::error::{Error, Result};
 use crate::tensor::View;
@@ -19,18 +20,18 @@ impl NDArray {
 
     /// Waits for earlier writes and raises their error if no wait has raised it yet.
     pub fn wait_to_read(&self, poll: Poll<'_>) -> Result<()> {
-        match self.chunk.known_var() {
-            Some(var) => self.base().engine.wait_to_read(var, poll),
-            None => Ok(()),
+        if let Some(var) = self.chunk.known_var() {
+            self.base().engine.wait_to_read(var, poll)?;
         }
+        self.wait_for_device(poll)
     }
 
     /// Waits for earlier reads and writes and raises their unreported error.
     pub fn wait_to_write(&self, poll: Poll<'_>) -> Result<()> {
-        match self.chunk.known_var() {
-            Some(var) => self.base().engine.wait_for_var(var, poll),
-            None => Ok(()),
+        if let Some(var) = self.chunk.known_var() {
+            self.base().engine.wait_for_var(var, poll)?;
         }
+        self.wait_for_device_uses(poll)
     }
 
     /// An error if the bytes were never computed, whether or not that error was raised before.
@@ -38,7 +39,7 @@ impl NDArray {
     pub fn readable(&self) -> Result<()> {
         match self.chunk.known_var().and_then(|var| self.base().engine.poisoned(var)) {
             Some(error) => Err(error),
-            None => Ok(()),
+            None => self.device()?.and_then(|device| device.fault()).map_or(Ok(()), Err),
         }
     }
 
@@ -50,10 +51,8 @@ impl NDArray {
     /// Waits until the bytes are computed and calls `f` with them; an error if they never were.
     /// Of an array on a device, `f` sees a copy.
     pub fn read<R>(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> R) -> Result<R> {
-        if !self.context().is_host() {
-            self.wait_to_read(poll)?;
-            self.readable()?;
-            return Ok(f(&self.staged(true, false)?.views()[0]));
+        if let Some(copy) = self.copied_to_host(poll)? {
+            return Ok(f(copy.view()));
         }
         let view = self.view()?;
         if self.chunk.latch.try_read() {
@@ -67,12 +66,12 @@ impl NDArray {
         Ok(f(&view))
     }
 
-    /// Waits until nothing uses the array and overwrites it with `f`.
+    /// Overwrites the array with what `f` writes: once nothing uses it, or, on a device, by an
+    /// operation that copies it there.
     pub fn overwrite(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> Result<()>) -> Result<()> {
         self.writable()?;
-        let on_device = !self.context().is_host();
-        if on_device {
-            self.var();
+        if let Some(device) = self.device()? {
+            return self.send(self.filled(device, f)?);
         }
         let view = self.view()?;
         if self.chunk.latch.try_write() {
@@ -80,12 +79,7 @@ impl NDArray {
             return f(&view);
         }
         self.wait_to_write(poll)?;
-        if on_device {
-            let staged = self.staged(false, true)?;
-            f(&staged.views()[0]).and_then(|()| staged.write_back())?;
-        } else {
-            f(&view)?;
-        }
+        f(&view)?;
         if self.is_whole() && self.readable().is_err() {
             // The bytes are good now: an empty operation that overwrites the variable says so.
             let writes = [self.var()];
@@ -93,6 +87,25 @@ impl NDArray {
             self.base().engine.push(Task::nothing(), push)?;
         }
         Ok(())
+    }
+}
+
+impl NDArray {
+    /// Pushes a copy of `elements` to the array, which is on a device.
+    fn send(&self, elements: HostCopy) -> Result<()> {
+        let (writes, overwrites) = ([self.var()], usize::from(self.is_whole()));
+        let ctx = self.context();
+        let push = Push { overwrites, ctx, ..Push::new("_copyto", &[], &writes) };
+        let to = self.clone();
+        let task = Task::asynchronous(move |_, done| {
+            let keep = to.clone();
+            let then = move |result: Result<()>| {
+                drop(keep);
+                done.complete(result);
+            };
+            to.start_sending(elements, Box::new(then));
+        });
+        self.base().engine.push(task, push)
     }
 }
 

@@ -6,7 +6,7 @@
 //! they are. The executor obtains them while it prepares the call, where waiting for a compiler
 //! and for the interpreter is allowed, and the launches themselves need neither.
 
-use super::kernel::{Body, Call, Kernel, Match};
+use super::kernel::{Body, Call, DeviceMemory, Kernel, Match};
 use crate::context::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -67,8 +67,8 @@ pub trait Launcher {
     /// Launches the kernel's function number `function` with as many threads as `grid` says.
     fn launch(&mut self, function: usize, grid: Grid, args: &mut Args) -> Result<()>;
 
-    /// Memory of the device until what was launched has ended; it may hold anything.
-    fn scratch(&mut self, bytes: usize) -> Result<*mut u8>;
+    /// Temporary space: memory of the device until what was launched has ended.
+    fn memory(&self) -> &dyn DeviceMemory;
 
     /// Sets bytes of the device to zero.
     fn clear(&mut self, at: *mut u8, bytes: usize) -> Result<()>;

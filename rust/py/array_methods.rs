@@ -392,7 +392,7 @@ impl PyNDArray {
 #[pyfunction]
 fn waitall(py: Python<'_>) -> PyResult<()> {
     let _called = api("waitall");
-    py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
+    py.detach(|| runtime().wait_for_all(&mut poll_signals)).py(py)
 }
 
 /// Bytes in the pool of a device, by default the host's: used, cached, peak.

@@ -7,8 +7,10 @@ use super::error::from_py;
 use super::interrupt::from_callback;
 use super::once_cell::OnceCell;
 use super::profiler::recorder;
+use super::runtime;
 use super::thread_state::FreshState;
 use crate::context::Context;
+use crate::cuda::Device;
 use crate::engine::OnComplete;
 use crate::lock::Lock;
 use crate::profiler::{Begun, OPERATOR, What, mode};
@@ -24,7 +26,9 @@ use std::sync::Arc;
 /// ctx : Context
 ///     The device that the function was pushed for.
 /// stream : int or None
-///     The stream of a GPU; None on the CPU.
+///     The handle (``CUstream``) of the stream on which operations on a GPU compute; None on the
+///     CPU. What the function issues there comes after the operations that it follows, and its
+///     operation ends when the device has done it.
 ///
 /// Examples
 /// --------
@@ -82,6 +86,7 @@ impl RunContext {
 pub struct Completion {
     function: Function,
     token: Lock<Option<OnComplete>>,
+    ctx: Context,
     /// For the profiler: the device of the operation, when its function began.
     seen: Option<(Context, Begun)>,
 }
@@ -101,7 +106,7 @@ impl Completion {
         if let Some((device, begun)) = self.seen {
             recorder().end(begun, self.function.get().what(py, device));
         }
-        token.complete(result);
+        end(self.ctx, token, result);
         Ok(())
     }
 }
@@ -114,6 +119,20 @@ pub fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyStrin
             Err(e) => e.into_inner().str(),
         },
         _ => function.str(),
+    }
+}
+
+/// The device of a context, which is in use since a push names it.
+pub fn device_of(ctx: Context) -> Option<&'static Arc<Device>> {
+    if ctx.is_host() { None } else { runtime().cuda.opened(ctx.device_id) }
+}
+
+/// Ends the operation of a function: on a device, when that has done what the function issued.
+/// Nobody knows what it wrote, so nothing may follow before.
+fn end(ctx: Context, token: OnComplete, result: crate::Result<()>) {
+    match device_of(ctx) {
+        None => token.complete(result),
+        Some(device) => device.when_done(Box::new(move |done| token.complete(result.and(done)))),
     }
 }
 
@@ -186,12 +205,12 @@ impl FunctionCall {
                     let _span = recorder().span(mode::IMPERATIVE, || function.what(py, ctx));
                     arguments(py, ctx, stream).and_then(call)
                 });
-                token.complete(result.map_err(|e| from_callback(py, e)));
+                end(ctx, token, result.map_err(|e| from_callback(py, e)));
             }
             Ends::ByToken => {
                 let mark = token.mark();
                 let seen = recorder().begin(mode::IMPERATIVE).map(|begun| (ctx, begun));
-                let done = Completion { function, token: Lock::new(Some(token)), seen };
+                let done = Completion { function, token: Lock::new(Some(token)), ctx, seen };
                 let Ok(done) = Bound::new(py, done) else { return };
                 let function = &done.get().function.get().function;
                 let call = |args: Bound<'_, PyTuple>| {
@@ -201,7 +220,7 @@ impl FunctionCall {
                 if let Err(e) = mark.inside(|| arguments(py, ctx, stream).and_then(call)) {
                     let token = done.get().token.lock().take();
                     match token {
-                        Some(token) => token.complete(Err(from_callback(py, e))),
+                        Some(token) => end(ctx, token, Err(from_callback(py, e))),
                         None => e.write_unraisable(py, Some(function.bind(py))),
                     }
                 }

@@ -75,7 +75,7 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
 /// [0, 1, 2]
 #[pyfunction]
 fn wait_for_all(py: Python<'_>) -> PyResult<()> {
-    py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
+    py.detach(|| runtime().wait_for_all(&mut poll_signals)).py(py)
 }
 
 /// Fills what the libraries of the kernels make at their first use: a child that is forked while

@@ -4,7 +4,7 @@
 use super::call_site::find_call_site;
 use super::callback_threads::{self, Job};
 use super::engine_args::{Listed, context, function_arg};
-use super::engine_call::{Ends, Function, FunctionCall, Named, name_of};
+use super::engine_call::{Ends, Function, FunctionCall, Named, device_of, name_of};
 use super::error::IntoPy;
 use super::runtime;
 use crate::context::Context;
@@ -93,7 +93,8 @@ impl<'py> Arguments<'_, 'py> {
 
 /// The engine's side of a function's run: hands the function to a callback thread.
 pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
-    let call = FunctionCall { function, ends, ctx: run.ctx, stream: run.stream, token };
+    let stream = device_of(run.ctx).map(|device| device.stream());
+    let call = FunctionCall { function, ends, ctx: run.ctx, stream, token };
     if runtime().engine.runs_inside_push() {
         // The naive engine: here and now. Its thread may hold the interpreter while it waits.
         return Python::attach(|py| call.run(py));

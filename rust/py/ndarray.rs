@@ -42,12 +42,10 @@ pub fn read<R>(
 ) -> PyResult<R> {
     if !array.context().is_host() {
         let _called = api("wait_to_read");
-        let staged = py.detach(|| {
-            array.wait_to_read(&mut poll_signals)?;
-            array.readable()?;
-            array.staged(true, false)
-        });
-        return Ok(f(&staged.py(py)?.views()[0]));
+        let copied = py.detach(|| array.copied_to_host(&mut poll_signals)).py(py)?;
+        if let Some(copied) = copied {
+            return Ok(f(copied.view()));
+        }
     }
     if array.needs_wait() {
         wait_to_read(py, array)?;

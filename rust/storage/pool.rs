@@ -29,8 +29,8 @@ const CLASSES: usize = 8 + 4 * 55;
 #[derive(Default)]
 struct Inner {
     /// Free blocks by number of their class, reused last in, first out: the bytes of a recent one
-    /// may still be in a cache.
-    free: Vec<Vec<usize>>,
+    /// may still be in a cache. With each, what the source said when it was given back.
+    free: Vec<Vec<(usize, u64)>>,
     usage: Usage,
 }
 
@@ -42,6 +42,15 @@ pub trait Source: Send + Sync {
     /// Memory of `bytes` bytes, a multiple of [`ALIGN`], aligned to that; null if there is not so
     /// much.
     fn allocate(&self, bytes: usize) -> Result<*mut u8>;
+
+    /// A number that stands for every use of the memory that is given back now, where such uses
+    /// may still be to come; [`Pool::take_with_ticket`] hands it to the next user.
+    fn ticket(&self) -> u64 {
+        0
+    }
+
+    /// Called before memory is returned to the system: waits for uses that are still to come.
+    fn before_free(&self) {}
 
     /// Returns memory to the system.
     ///
@@ -100,8 +109,11 @@ impl Shared {
     /// Returns cached blocks to the source.
     fn release(&self, inner: &mut Inner) {
         inner.usage.cached_bytes = 0;
+        if inner.free.iter().any(|blocks| !blocks.is_empty()) {
+            self.source.before_free();
+        }
         for (index, blocks) in std::mem::take(&mut inner.free).into_iter().enumerate() {
-            for address in blocks {
+            for (address, _) in blocks {
                 // SAFETY: cached blocks came from the source with this size and are not in use.
                 unsafe { self.source.free(address as *mut u8, class_bytes_of(index)) };
             }
@@ -179,6 +191,12 @@ impl Pool {
     /// As [`Pool::alloc`] for callers that keep size and pool themselves and call
     /// [`Pool::give_back`].
     pub fn take(&self, bytes: usize) -> Result<*mut u8> {
+        self.take_with_ticket(bytes).map(|(ptr, _)| ptr)
+    }
+
+    /// As [`Pool::take`], with the number of [`Source::ticket`] at the time when the memory was
+    /// given back; 0 for memory that nothing has used.
+    pub fn take_with_ticket(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         if bytes > isize::MAX as usize / 2 {
             return Err(no_memory(bytes));
         }
@@ -196,8 +214,8 @@ impl Pool {
             cached
         };
         match cached {
-            Some(address) => Ok(address as *mut u8),
-            None => self.fresh(bytes, class_bytes),
+            Some((address, ticket)) => Ok((address as *mut u8, ticket)),
+            None => Ok((self.fresh(bytes, class_bytes)?, 0)),
         }
     }
 
@@ -208,6 +226,7 @@ impl Pool {
     /// any more.
     pub unsafe fn give_back(&self, ptr: *mut u8, bytes: usize) {
         let class_bytes = class_of(bytes);
+        let ticket = self.0.source.ticket();
         let mut inner = self.0.inner.lock();
         inner.usage.used_bytes -= class_bytes;
         inner.usage.cached_bytes += class_bytes;
@@ -215,7 +234,7 @@ impl Pool {
         if inner.free.is_empty() {
             inner.free.resize_with(CLASSES, Vec::new);
         }
-        inner.free[class_index(class_bytes)].push(ptr as usize);
+        inner.free[class_index(class_bytes)].push((ptr as usize, ticket));
     }
 
     /// Memory from the source; if it has none, cached memory is released first.

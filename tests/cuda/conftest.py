@@ -4,6 +4,7 @@ A process has one driver for its life, and other tests expect that there is none
 variable nothing here is collected. `tests/contracts/test_cuda.py` runs them all in a process.
 """
 
+import contextlib
 import ctypes
 import os
 
@@ -27,7 +28,7 @@ class Emulated:
 
     def __init__(self):
         self.library = ctypes.CDLL(os.environ["RSNET_LIBCUDA"])
-        for name in ("emulated_live", "emulated_pinned"):
+        for name in ("emulated_live", "emulated_pinned", "emulated_queued"):
             getattr(self.library, name).restype = ctypes.c_size_t
 
     def live_bytes(self):
@@ -37,6 +38,16 @@ class Emulated:
     def pinned_bytes(self):
         """Bytes of page-locked memory that were not freed."""
         return self.library.emulated_pinned()
+
+    @contextlib.contextmanager
+    def held(self, device=0):
+        """The device computes nothing meanwhile; copies go on. Yields what counts its work."""
+        stream = ctypes.c_void_p(mx.cuda.device(device).stream)
+        self.library.emulated_hold(stream, 1)
+        try:
+            yield lambda: self.library.emulated_queued(stream)
+        finally:
+            self.library.emulated_hold(stream, 0)
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ pub fn slopes(of: &'static Row) -> Kernel {
             let (a, b, n) = (operand(0), operand(1), g.size());
             let axes = repeated([a, b], g)?;
             let whole = out.shape() == g.shape();
-            let to = if whole { out.ptr() } else { launcher.scratch(g.size_bytes())? };
+            let to = if whole { out.ptr() } else { launcher.memory().take(g.size_bytes())? };
             let adds = if whole { add(call, side) } else { 0 };
             let mut args = args![n as i64, g.ptr(), a.ptr(), b.ptr(), to, axes, adds];
             if n > 0 {

@@ -179,7 +179,7 @@ fn softmax_output_back() -> Vec<Kernel> {
             Normalization::Null => scale /= inner.max(1) as f64,
             Normalization::Batch => scale /= (outer.max(1) * inner.max(1)) as f64,
             Normalization::Valid => {
-                count = launcher.scratch(8)?;
+                count = launcher.memory().take(8)?;
                 let mut args = args![(outer * inner) as i64, label.ptr(), ignored, count];
                 launcher.launch(1, Grid::blocks(1), &mut args)?;
             }

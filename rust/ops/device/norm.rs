@@ -94,7 +94,7 @@ fn normalise_back(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
     for i in (3..call.outputs.len()).filter(|i| wanted(call, *i) && add(call, *i) == 0) {
         launcher.clear(call.outputs[i].ptr(), call.outputs[i].size_bytes())?;
     }
-    let sums = launcher.scratch(2 * mean_bytes(call))?;
+    let sums = launcher.memory().take(2 * mean_bytes(call))?;
     let mut args = args![outer, channels, inner, g.ptr(), x.ptr(), mean, inverse, sums];
     launcher.launch(0, Grid::blocks(of.channels), &mut args)?;
     let target = |i: usize| match wanted(call, i) {

@@ -74,7 +74,7 @@ impl Fold {
         }
         let most = self.count.div_ceil(Self::PART).max(1);
         let parts = (Self::BUSY / self.outputs).clamp(1, most);
-        let room = if parts > 1 { launcher.scratch(8 * parts * self.outputs)? } else { y };
+        let room = if parts > 1 { launcher.memory().take(8 * parts * self.outputs)? } else { y };
         let mut grid = Grid::blocks(self.outputs);
         grid.blocks[1] = parts as u32;
         let mut args = args![outputs, count, x, y, room, self.kept, self.reduced, add];

@@ -112,7 +112,7 @@ fn convolve(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
     let [x, w] = [0, 1].map(|i| call.inputs[i].ptr());
     let (c, y) = (Columns::new(call, &call.inputs[0], &call.outputs[0])?, call.outputs[0].ptr());
     let bias = call.inputs.get(2).map(View::ptr);
-    let columns = launcher.scratch(c.chunk() * c.image() * c.element_bytes)?;
+    let columns = launcher.memory().take(c.chunk() * c.image() * c.element_bytes)?;
     let (input, output) = c.sides();
     for (from, images) in c.chunks() {
         c.make(launcher, c.at(x, from * input), columns, images)?;
@@ -136,7 +136,7 @@ fn convolve(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
 /// one element.
 fn convolve_back_data(call: &Call<'_>, c: &Columns, launcher: &mut dyn Launcher) -> Result<()> {
     let (g, w, dx) = (call.inputs[0].ptr(), call.inputs[2].ptr(), call.outputs[0].ptr());
-    let columns = launcher.scratch(c.chunk() * c.image() * c.element_bytes)?;
+    let columns = launcher.memory().take(c.chunk() * c.image() * c.element_bytes)?;
     let (input, output) = c.sides();
     for (from, images) in c.chunks() {
         for group in 0..c.conv.groups {
@@ -160,9 +160,9 @@ fn convolve_back_data(call: &Call<'_>, c: &Columns, launcher: &mut dyn Launcher)
 /// columns over all of their outputs, then the sum of the parts.
 fn convolve_back_filters(call: &Call<'_>, c: &Columns, launcher: &mut dyn Launcher) -> Result<()> {
     let (g, x, dw) = (call.inputs[0].ptr(), call.inputs[1].ptr(), call.outputs[1].ptr());
-    let columns = launcher.scratch(c.chunk() * c.image() * c.element_bytes)?;
+    let columns = launcher.memory().take(c.chunk() * c.image() * c.element_bytes)?;
     let all = c.conv.groups * c.filters * c.depth;
-    let sums = launcher.scratch(c.chunk().min(MOST_PARTS) * all * c.element_bytes)?;
+    let sums = launcher.memory().take(c.chunk().min(MOST_PARTS) * all * c.element_bytes)?;
     let (input, output) = c.sides();
     for (from, images) in c.chunks() {
         c.make(launcher, c.at(x, from * input), columns, images)?;

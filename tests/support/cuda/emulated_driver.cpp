@@ -6,9 +6,11 @@
 // own therefore crashes in a test as it would with a device.
 //
 // Environment: RSNET_EMULATED_DEVICES (2), RSNET_EMULATED_BYTES of memory for each (256 MiB),
-// RSNET_EMULATED_VERSION (13000), RSNET_EMULATED_DELAY_US before every piece of work.
+// RSNET_EMULATED_VERSION (13000), RSNET_EMULATED_DELAY_US before every piece of work,
+// RSNET_EMULATED_JITTER_US of random delay at most (RSNET_EMULATED_SEED chooses the numbers).
 // For tests: emulated_live() bytes of device memory not freed, emulated_pinned() of page-locked
-// memory, emulated_fail_after(n) lets the n-th piece of work from now on fail as a fault does.
+// memory, emulated_fail_after(n) lets the n-th piece of work from now on fail as a fault does,
+// emulated_hold(stream, on) stops a stream, emulated_queued(stream) counts what waits there.
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -24,7 +26,10 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -41,7 +46,7 @@
 typedef int Status;
 enum {
   SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
-  INVALID_DEVICE = 101, INVALID_CONTEXT = 201, LAUNCH_FAILED = 719
+  INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_READY = 600, LAUNCH_FAILED = 719
 };
 
 namespace {
@@ -122,6 +127,8 @@ struct Device {
   Memory memory;
   std::atomic<int> retained{0};
   std::atomic<Status> fault{SUCCESS};  // as on a device, it stays until the process ends
+  std::mutex mutex;
+  std::set<struct Stream *> streams;
 };
 
 Device *devices() {
@@ -149,6 +156,10 @@ struct Event {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [&] { return reached >= number; });
   }
+  bool has_reached() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return reached >= recorded;
+  }
 };
 
 struct Stream {
@@ -156,11 +167,16 @@ struct Stream {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
-  bool ends = false;
+  bool ends = false, held = false;
+  std::minstd_rand random{(unsigned)setting("RSNET_EMULATED_SEED", 1)};
   std::thread thread;
 
-  explicit Stream(Device *device) : device(device), thread([this] { run(); }) {}
+  explicit Stream(Device *device) : device(device), thread([this] { run(); }) {
+    std::lock_guard<std::mutex> lock(device->mutex);
+    device->streams.insert(this);
+  }
   ~Stream() {
+    { std::lock_guard<std::mutex> lock(device->mutex); device->streams.erase(this); }
     { std::lock_guard<std::mutex> lock(mutex); ends = true; }
     changed.notify_all();
     thread.join();
@@ -172,7 +188,7 @@ struct Stream {
   void run() {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return ends || !queue.empty(); });
+      changed.wait(lock, [&] { return ends || (!held && !queue.empty()); });
       if (queue.empty()) return;
       auto work = std::move(queue.front());
       queue.pop_front();
@@ -187,6 +203,8 @@ struct Stream {
     push([this, work = std::move(work)] {
       if (long delay = setting("RSNET_EMULATED_DELAY_US", 0))
         std::this_thread::sleep_for(std::chrono::microseconds(delay));
+      if (long most = setting("RSNET_EMULATED_JITTER_US", 0))
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % most));
       if (until_fault > 0 && --until_fault == 0) device->fault = LAUNCH_FAILED;
       if (!device->fault) work();
     });
@@ -202,6 +220,7 @@ const struct { Status status; const char *name, *text; } ERRORS[] = {
   {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
   {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
   {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+  {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
   {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 };
 
@@ -342,6 +361,27 @@ API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream *stre
   return stream->issue([=] { memset(target, value, bytes); });
 }
 
+API cuMemcpyPeerAsync(uint64_t to, Device *target_device, uint64_t from, Device *source_device,
+                      size_t bytes, Stream *stream) {
+  IN_CONTEXT;
+  if (source_device->fault) return source_device->fault;
+  char *target = target_device->memory.translate(to, bytes);
+  char *source = source_device->memory.translate(from, bytes);
+  if (!target || !source || stream->device != current) return INVALID_VALUE;
+  return stream->issue([=] { memcpy(target, source, bytes); });
+}
+
+API cuCtxSynchronize() {
+  IN_CONTEXT;
+  std::lock_guard<std::mutex> lock(current->mutex);
+  for (Stream *stream : current->streams) {
+    auto event = std::make_shared<Event>();
+    stream->push([=] { event->reach(1); });
+    event->wait(1);
+  }
+  return current->fault;
+}
+
 API cuStreamCreate(Stream **stream, unsigned) {
   IN_CONTEXT;
   *stream = new Stream(current);
@@ -365,10 +405,26 @@ API cuEventDestroy_v2(Event *event) {
 }
 
 API cuEventRecord(Event *event, Stream *stream) {
+  IN_CONTEXT;
+  if (stream->device != current) return INVALID_VALUE;
   uint64_t number;
   { std::lock_guard<std::mutex> lock(event->mutex); number = ++event->recorded; }
   stream->push([=] { event->reach(number); });
   return SUCCESS;
+}
+
+// Work that follows on `stream` waits for what the event has been recorded behind by now.
+API cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
+  IN_CONTEXT;
+  uint64_t number;
+  { std::lock_guard<std::mutex> lock(event->mutex); number = event->recorded; }
+  stream->push([=] { event->wait(number); });
+  return SUCCESS;
+}
+
+API cuEventQuery(Event *event) {
+  IN_CONTEXT;
+  return event->has_reached() ? SUCCESS : NOT_READY;
 }
 
 API cuEventSynchronize(Event *event) {
@@ -386,7 +442,6 @@ API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, u
   if (stream->device != current || !gx || !gy || !gz || gy > 65535 || gz > 65535)
     return INVALID_VALUE;
   if (!bx || !by || !bz || bx * by * bz > 1024) return INVALID_VALUE;
-  if (setting("RSNET_EMULATED_IDLE", 0)) return SUCCESS;
   std::vector<std::vector<uint64_t>> args(function->count);
   for (int i = 0; i < function->count; i++) {
     args[i].resize(function->sizes[i] / 8 + 1);
@@ -434,5 +489,17 @@ extern "C" size_t emulated_live() {
 }
 
 extern "C" size_t emulated_pinned() { return pinned_bytes; }
+
+// Keeps a stream from doing what is issued on it, until it is let go.
+extern "C" void emulated_hold(Stream *stream, int on) {
+  { std::lock_guard<std::mutex> lock(stream->mutex); stream->held = on; }
+  stream->changed.notify_all();
+}
+
+// Pieces of work that wait in a stream, marks of events among them.
+extern "C" size_t emulated_queued(Stream *stream) {
+  std::lock_guard<std::mutex> lock(stream->mutex);
+  return stream->queue.size();
+}
 
 extern "C" void emulated_fail_after(long count) { until_fault = count; }

@@ -1,0 +1,436 @@
+//! A stream: work that a device does in the order in which it was issued, and what is known of how
+//! far it has come.
+//!
+//! Whoever has issued work *marks* the stream: the mark gets the next number, its *ticket*, and an
+//! event of the driver behind all work so far. So a ticket stands for everything that was issued
+//! before its mark, and tickets are reached in order. Another stream can be made to wait for a
+//! ticket on the device; a thread can wait for it; a function can be called when it is reached.
+//!
+//! Marks are taken off in order, by whoever finds the first one reached: the next mark, a thread
+//! that waits for a moment, or the stream's own thread, which sleeps in the driver until a ticket
+//! is reached that somebody wants. That thread does not exist before it is needed.
+//!
+//! A fault of the device is seen when a mark is taken off. It belongs to the whole device and is
+//! never healed: the first mark that was not reached says what failed, and from then on nothing is
+//! waited for any more and every wait is that error.
+
+use super::device::Primary;
+use super::driver::{Driver, Handle, NOT_READY, Status};
+use crate::error::{Error, Result};
+use crate::lock::{Guard, Held, Lock};
+use crate::storage::Block;
+use std::collections::VecDeque;
+use std::ffi::c_uint;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, OnceLock};
+use std::time::{Duration, Instant};
+
+/// `CU_STREAM_NON_BLOCKING`: the stream is not ordered with the legacy default stream.
+const NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: a wait parks its thread.
+const PARKING_EVENT: c_uint = 1 | 2;
+/// How long a thread asks the driver by itself before it parks.
+const SPIN: Duration = Duration::from_micros(20);
+/// The interval between polls of a wait.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// The number of a mark; 0 is reached from the start.
+pub type Ticket = u64;
+
+/// Called about every 50 ms of a wait; an error ends the wait.
+pub type Poll<'a> = &'a mut dyn FnMut() -> Result<()>;
+
+/// Says where work comes from, for the error of a fault.
+pub trait Origin: Send + Sync {
+    /// The error with the place of the work that has this number.
+    fn place(&self, number: u32, error: Error) -> Error;
+}
+
+/// Where marked work comes from, and its number there.
+pub type From = Option<(Arc<dyn Origin>, u32)>;
+
+/// Called when a ticket is reached, or with the device's fault.
+pub type Then = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A handle that any thread may use: the driver's functions are thread-safe.
+#[derive(Clone, Copy)]
+pub struct Shared(pub Handle);
+
+// SAFETY: see above.
+unsafe impl Send for Shared {}
+// SAFETY: see above.
+unsafe impl Sync for Shared {}
+
+/// The fault of a device, once there was one. Its streams share it.
+#[derive(Default)]
+pub struct Fault {
+    error: OnceLock<Error>,
+    /// Has a wait raised it?
+    raised: AtomicBool,
+}
+
+impl Fault {
+    /// The fault as an error; it counts as raised from here on.
+    pub fn check(&self) -> Result<()> {
+        match self.error.get() {
+            None => Ok(()),
+            Some(error) => {
+                self.raised.store(true, Ordering::Relaxed);
+                Err(error.clone())
+            }
+        }
+    }
+
+    /// The fault, unless a wait has raised it.
+    pub fn check_unraised(&self) -> Result<()> {
+        if self.raised.load(Ordering::Relaxed) { Ok(()) } else { self.check() }
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.error.get().is_some()
+    }
+}
+
+struct Mark {
+    ticket: Ticket,
+    event: Shared,
+    from: From,
+    /// Memory that the work before the mark uses.
+    #[expect(dead_code, reason = "given back when dropped")]
+    keep: Option<Block>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those not known to be reached, in order.
+    marks: VecDeque<Mark>,
+    /// Events that no mark uses.
+    spare: Vec<Shared>,
+    then: Vec<(Ticket, Then)>,
+    /// The last ticket that somebody waits for.
+    wanted: Ticket,
+    /// Does the stream's thread exist?
+    has_thread: bool,
+    /// Does it sleep in the driver, for the first mark?
+    is_waiting: bool,
+    ends: bool,
+}
+
+/// A stream of a device.
+pub struct Stream {
+    handle: Shared,
+    primary: Arc<Primary>,
+    fault: Arc<Fault>,
+    issued: AtomicU64,
+    done: AtomicU64,
+    state: Lock<State>,
+    /// For the stream's thread: there is something to wait for, or it ends.
+    work: Condvar,
+    /// For other threads: tickets were reached.
+    reached: Condvar,
+}
+
+impl Stream {
+    /// A stream of the device whose context is current.
+    pub fn new(primary: &Arc<Primary>, fault: &Arc<Fault>) -> Result<Arc<Stream>> {
+        let (driver, mut handle) = (&primary.driver, std::ptr::null_mut());
+        // SAFETY: a place for the answer, in a context.
+        let status = unsafe { (driver.stream_create)(&mut handle, NON_BLOCKING) };
+        driver.check("cuStreamCreate", status)?;
+        Ok(Arc::new(Stream {
+            handle: Shared(handle),
+            primary: primary.clone(),
+            fault: fault.clone(),
+            issued: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            state: Lock::default(),
+            work: Condvar::new(),
+            reached: Condvar::new(),
+        }))
+    }
+
+    /// The driver's handle.
+    #[inline]
+    pub fn handle(&self) -> Handle {
+        self.handle.0
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.primary.driver
+    }
+
+    /// The ticket of the next mark, which covers what was issued up to now.
+    #[inline]
+    pub fn next(&self) -> Ticket {
+        self.issued.load(Ordering::SeqCst) + 1
+    }
+
+    /// Marks the stream behind all work that was issued so far, in the device's context. `keep` is
+    /// given back when the mark is reached.
+    pub fn mark(&self, from: From, keep: Option<Block>) -> Result<Ticket> {
+        let mut state = self.state.lock();
+        // Counted before it is recorded: whoever reads the next number after it has issued work
+        // gets that of a mark which is recorded behind the work.
+        let ticket = self.next();
+        self.issued.store(ticket, Ordering::SeqCst);
+        match self.record(&mut state) {
+            Ok(event) => {
+                state.marks.push_back(Mark { ticket, event, from, keep });
+                self.take_off_reached(state, 2);
+                Ok(ticket)
+            }
+            Err(error) => {
+                // Nobody could wait for the work: it is done now, before `keep` is given back.
+                // SAFETY: in a context.
+                let status = unsafe { (self.driver().ctx_synchronize)() };
+                let mut taken = Vec::new();
+                self.take_off(&mut state, ticket, status, "cuCtxSynchronize", &mut taken);
+                drop(state);
+                Err(error)
+            }
+        }
+    }
+
+    /// An event behind all work that was issued so far.
+    fn record(&self, state: &mut State) -> Result<Shared> {
+        let event = match state.spare.pop() {
+            Some(event) => event,
+            None => {
+                let mut event = std::ptr::null_mut();
+                // SAFETY: a place for the answer, in a context.
+                let status = unsafe { (self.driver().event_create)(&mut event, PARKING_EVENT) };
+                self.driver().check("cuEventCreate", status)?;
+                Shared(event)
+            }
+        };
+        // SAFETY: event and stream belong to the context, and no mark uses the event.
+        let status = unsafe { (self.driver().event_record)(event.0, self.handle.0) };
+        let recorded = self.driver().check("cuEventRecord", status);
+        recorded.map(|()| event).inspect_err(|_| state.spare.push(event))
+    }
+
+    /// A ticket for what was issued up to now.
+    pub fn fence(&self) -> Result<Ticket> {
+        self.mark(None, None)
+    }
+
+    /// `ticket`, or a new one if its mark is still to come.
+    fn marked(&self, ticket: Ticket) -> Result<Ticket> {
+        if ticket <= self.issued.load(Ordering::Acquire) { Ok(ticket) } else { self.fence() }
+    }
+
+    /// Lets work that is issued on this stream from now on wait for `ticket` of `other`, a stream
+    /// of the same device or of another one. The context of this one is current.
+    pub fn follow(&self, other: &Stream, ticket: Ticket) -> Result<()> {
+        let state = other.state.lock();
+        let Some(mark) = state.marks.iter().find(|mark| mark.ticket >= ticket) else {
+            return Ok(()); // reached
+        };
+        // SAFETY: both are alive; the lock keeps the event at this mark until the driver has noted
+        // what to wait for.
+        let status = unsafe { (self.driver().stream_wait_event)(self.handle.0, mark.event.0, 0) };
+        self.driver().check("cuStreamWaitEvent", status)
+    }
+
+    /// As [`Stream::follow`], for a ticket whose mark may be still to come.
+    pub fn follow_next(&self, other: &Stream, ticket: Ticket) -> Result<()> {
+        if ticket <= other.done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        other.primary.enter()?;
+        let ticket = other.marked(ticket);
+        self.primary.enter()?;
+        self.follow(other, ticket?)
+    }
+
+    /// Asks the driver for the first marks, at most `most`, and takes those off that are reached.
+    fn take_off_reached(&self, mut state: Guard<'_, State>, most: usize) {
+        let mut taken = Vec::new();
+        for _ in 0..most {
+            let Some(first) = state.marks.front().filter(|_| !state.is_waiting) else { break };
+            // SAFETY: the event is that of a mark.
+            let status = unsafe { (self.driver().event_query)(first.event.0) };
+            if status == NOT_READY {
+                break;
+            }
+            let ticket = first.ticket;
+            self.take_off(&mut state, ticket, status, "cuEventQuery", &mut taken);
+        }
+        if !state.then.is_empty() && !taken.is_empty() {
+            self.work.notify_one();
+        }
+        drop(state);
+    }
+
+    /// Moves marks up to `ticket`, which the driver says to be reached by `status`, to `taken`,
+    /// to be dropped without the lock; all marks after a fault.
+    fn take_off(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        status: Status,
+        function: &str,
+        taken: &mut Vec<Mark>,
+    ) {
+        let mut upto = ticket;
+        if let Err(error) = self.driver().check(function, status) {
+            let error = self.primary.place(error);
+            let error = match state.marks.front().and_then(|mark| mark.from.as_ref()) {
+                Some((origin, number)) => origin.place(*number, error),
+                None => error,
+            };
+            let _ = self.fault.error.set(error);
+            upto = self.issued.load(Ordering::Relaxed);
+        }
+        while state.marks.front().is_some_and(|mark| mark.ticket <= upto) {
+            let Some(mark) = state.marks.pop_front() else { break };
+            state.spare.push(mark.event);
+            taken.push(mark);
+        }
+        self.done.fetch_max(upto, Ordering::AcqRel);
+        self.reached.notify_all();
+    }
+
+    /// Calls `then` when `ticket` is reached: on the stream's thread, or here and now if it is
+    /// reached already. The device's context is current.
+    pub fn when(self: &Arc<Self>, ticket: Ticket, then: Then) {
+        let mut state = self.state.lock();
+        let refused = match self.is_reached(ticket) {
+            true => self.fault.check(),
+            false => match self.want(&mut state, ticket) {
+                Ok(()) => return state.then.push((ticket, then)),
+                Err(error) => Err(error),
+            },
+        };
+        drop(state);
+        then(refused);
+    }
+
+    /// Is nothing to be waited for any more?
+    #[inline]
+    fn is_reached(&self, ticket: Ticket) -> bool {
+        self.done.load(Ordering::Acquire) >= ticket || self.fault.error.get().is_some()
+    }
+
+    /// Waits until `ticket` is reached; the device's fault if there was one.
+    pub fn wait(self: &Arc<Self>, ticket: Ticket, poll: Poll<'_>) -> Result<()> {
+        if !self.is_reached(ticket) {
+            self.primary.enter()?;
+            let ticket = self.marked(ticket)?;
+            self.wait_for_mark(ticket, poll)?;
+        }
+        self.fault.check()
+    }
+
+    /// Waits until everything that was issued is done or has failed.
+    pub fn settle(self: &Arc<Self>) {
+        let _ = self.wait_for_mark(self.issued.load(Ordering::Acquire), &mut || Ok(()));
+    }
+
+    fn wait_for_mark(self: &Arc<Self>, ticket: Ticket, poll: Poll<'_>) -> Result<()> {
+        let until = Instant::now() + SPIN;
+        while !self.is_reached(ticket) && Instant::now() < until {
+            self.take_off_reached(self.state.lock(), usize::MAX);
+        }
+        let mut next_poll = Instant::now() + SLICE;
+        let mut state = self.state.lock();
+        if !self.is_reached(ticket) {
+            self.want(&mut state, ticket)?;
+        }
+        while !self.is_reached(ticket) {
+            let now = Instant::now();
+            if now >= next_poll {
+                drop(state);
+                // A fault of another stream ends this wait, too; a fork may have happened.
+                self.primary.enter()?;
+                poll()?;
+                next_poll = now + SLICE;
+                state = self.state.lock();
+                continue;
+            }
+            let left = next_poll - now;
+            state = match self.reached.wait_timeout(state, left) {
+                Ok(woken) => woken.0,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        Ok(())
+    }
+
+    /// Lets the stream's thread wait for `ticket`; starts it if there is none.
+    fn want(self: &Arc<Self>, state: &mut State, ticket: Ticket) -> Result<()> {
+        state.wanted = state.wanted.max(ticket);
+        if !state.has_thread {
+            let stream = self.clone();
+            let made = std::thread::Builder::new().name("cuda stream".into());
+            made.spawn(move || stream.serve())
+                .map_err(|e| Error::execution(format!("cannot start a thread: {e}")))?;
+            state.has_thread = true;
+        }
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// The stream's thread: calls what is to be called, and takes marks off one by one as long as
+    /// one of them is wanted. One by one, so that a fault is found at the work that caused it.
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        while !state.ends {
+            let reached = state.then.iter().position(|(ticket, _)| self.is_reached(*ticket));
+            if let Some(at) = reached {
+                let (_, then) = state.then.remove(at);
+                drop(state);
+                then(self.fault.check());
+                state = self.state.lock();
+                continue;
+            }
+            let wanted = state.wanted;
+            let Some(first) = state.marks.front().filter(|mark| mark.ticket <= wanted) else {
+                state = self.work.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+                continue;
+            };
+            let (ticket, event) = (first.ticket, first.event);
+            state.is_waiting = true;
+            drop(state);
+            // Fails in a forked child only, which has no such thread.
+            let _ = self.primary.enter();
+            // SAFETY: the mark stays while `is_waiting`, and its event with it.
+            let status = unsafe { (self.driver().event_synchronize)(event.0) };
+            let mut taken = Vec::new();
+            state = self.state.lock();
+            state.is_waiting = false;
+            self.take_off(&mut state, ticket, status, "cuEventSynchronize", &mut taken);
+            drop(state);
+            drop(taken);
+            state = self.state.lock();
+        }
+    }
+
+    /// Ends the stream's thread, when it is not needed any more.
+    pub fn end(&self) {
+        self.state.lock().ends = true;
+        self.work.notify_one();
+    }
+
+    pub fn hold(&self) -> Held<'_> {
+        self.state.hold()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.primary.enter().is_err() {
+            return;
+        }
+        let state = self.state.get_mut();
+        let marks = std::mem::take(&mut state.marks);
+        // SAFETY: created in this context, and nothing uses them any more.
+        unsafe {
+            let driver = &self.primary.driver;
+            (driver.stream_destroy)(self.handle.0);
+            for event in marks.iter().map(|mark| mark.event).chain(state.spare.drain(..)) {
+                (driver.event_destroy)(event.0);
+            }
+        }
+    }
+}
