@@ -98,6 +98,7 @@ PLACES: dict[str, str] = {
     "image.image": "image",
     "io.io": "io",
     "kvstore.kvstore": "kvstore",
+    "ndarray.utils": "ndarray",
     "optimizer.optimizer": "optimizer",
     "rnn.io": "rnn",
     "rnn.rnn": "rnn",

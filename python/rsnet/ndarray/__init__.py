@@ -38,6 +38,12 @@ from ._arithmetic import *  # noqa: E402, F403
 from ._cached_op import CachedOp  # noqa: E402
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
+from .ndarray import (  # noqa: E402, F401
+    _DTYPE_MX_TO_NP,
+    _DTYPE_NP_TO_MX,
+    _GRAD_REQ_MAP,
+    _STORAGE_TYPE_STR_TO_ID,
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,9 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
     return known
 
 
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def empty(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None
+) -> NDArray:
     """An array with memory that nothing was written to.
 
     Parameters
@@ -60,7 +62,11 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     shape : int or tuple of int
     ctx : Context, default the thread's
     dtype : str or numpy.dtype, default float32
+    stype : {"default"}, optional
+        All storage is dense.
     """
+    if stype not in (None, "default"):
+        raise NotImplementedError(f"storage type {stype!r} is not supported")
     return _core.empty(_known_shape(shape), ctx, dtype)
 
 
@@ -219,7 +225,7 @@ def _quotient(a: int, b: int) -> int:
 
 
 def eye(
-    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = np.float32
+    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
 ) -> NDArray:
     """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
     return array(np.eye(N, M or N, k), ctx, dtype)
@@ -245,6 +251,9 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
         )
     source = [axis_of(a, tensor.ndim) for a in source]
     destination = [axis_of(a, tensor.ndim) for a in destination]
+    for name, places in (("source", source), ("destination", destination)):
+        if len(set(places)) != len(places):
+            raise ValueError(f"invalid {name} {places}: an axis is repeated")
     axes = [i for i in range(tensor.ndim) if i not in source]
     for to, axis in sorted(zip(destination, source)):
         axes.insert(to, axis)

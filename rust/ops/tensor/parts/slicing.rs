@@ -61,8 +61,7 @@ fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)
         return Ok(ranges);
     }
     let range = slice_range(extent, Some(p.begin as i64), p.end.map(i64::from), 1);
-    if p.begin as i64 >= extent.max(1) || (p.begin as i64) < -extent || (range.2 == 0 && extent > 0)
-    {
+    if extent > 0 && (p.begin as i64 >= extent || (p.begin as i64) < -extent || range.2 == 0) {
         let end = p.end.map_or("None".to_owned(), |e| e.to_string());
         return Err(Error::value(format!(
             "slice [{}, {end}) of axis {axis} with extent {extent} is empty or out of range",
