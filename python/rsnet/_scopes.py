@@ -10,7 +10,7 @@ from typing import Any
 class OfThread:
     """Where older programs find the current object of a class: ``cls._current.value``."""
 
-    def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
+    def __init__(self, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
         self.__dict__.update(_get=get, _put=put)
 
     def __getattr__(self, name: str) -> Any:

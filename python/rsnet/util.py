@@ -91,8 +91,10 @@ def use_np_shape(func: Any) -> Any:
         return np_shape(True)(func)
     for name, member in list(vars(func).items()):
         if isinstance(member, property):
-            parts = (member.fget, member.fset, member.fdel)
-            setattr(func, name, property(*(part and np_shape(True)(part) for part in parts)))
+            get, put, drop = (
+                part and np_shape(True)(part) for part in (member.fget, member.fset, member.fdel)
+            )
+            setattr(func, name, property(get, put, drop))
         elif inspect.isfunction(member):
             setattr(func, name, np_shape(True)(member))
     return func

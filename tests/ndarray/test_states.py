@@ -34,7 +34,9 @@ def test_arrays_are_pickled_with_their_dtype(dtype):
 
 def test_a_state_is_a_record_of_a_file():
     x = nd.array([[1, 2], [3, 4]])
-    assert list(x.__getstate__()) == ["handle"] and isinstance(x.__getstate__()["handle"], bytearray)
+    assert list(x.__getstate__()) == ["handle"] and isinstance(
+        x.__getstate__()["handle"], bytearray
+    )
     empty = nd.NDArray.__new__(nd.NDArray)
     assert empty.shape == (0,)
     empty.__setstate__(x.__getstate__())
@@ -205,7 +207,7 @@ PARTIAL = [
 V = sym.Variable
 
 
-@pytest.mark.parametrize("made, given, inputs, outputs", PARTIAL)
+@pytest.mark.parametrize(("made", "given", "inputs", "outputs"), PARTIAL)
 def test_what_is_known_of_a_shape_goes_on(made, given, inputs, outputs):
     found, results, _ = made().infer_shape_partial(**given)
     assert results == outputs
@@ -213,7 +215,9 @@ def test_what_is_known_of_a_shape_goes_on(made, given, inputs, outputs):
 
 
 def test_outputs_are_named_and_counted_as_in_mxnet():
-    names = lambda made: made.list_outputs()
+    def names(made):
+        return made.list_outputs()
+
     assert names(sym.split(V("x"), num_outputs=1, name="n")) == ["n_output0"]
     assert names(sym.sort(V("x"), name="n")) == ["n_output0"]
     eight = [V(c) for c in "abcdefgh"]

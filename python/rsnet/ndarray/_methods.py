@@ -340,7 +340,7 @@ def _sync_copyfrom(self: NDArray, source_array: Any) -> None:
     ValueError
         The shapes differ.
     """
-    source = np.asarray(source_array, dtype=self.dtype, order="C")
+    source: np.ndarray = np.asarray(source_array, dtype=self.dtype, order="C")
     if source.shape != self.shape:
         raise ValueError(f"cannot copy shape {source.shape} to an array of shape {self.shape}")
     self[()] = source

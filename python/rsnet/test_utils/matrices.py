@@ -32,18 +32,21 @@ def new_orthonormal_matrix_2d(n: int) -> np.ndarray:
 def new_matrix_with_real_eigvals_2d(n: int) -> np.ndarray:
     """A matrix (n, n) similar to a diagonal one, so that its eigenvalues are real."""
     basis = np.random.randn(n, n) + n * np.eye(n)
-    return basis @ np.diag(np.random.uniform(-1.0, 1.0, n)) @ np.linalg.inv(basis)
+    made: np.ndarray = basis @ np.diag(np.random.uniform(-1.0, 1.0, n)) @ np.linalg.inv(basis)
+    return made
 
 
 def new_sym_matrix_with_real_eigvals_2d(n: int) -> np.ndarray:
     """A symmetric matrix (n, n)."""
     basis = new_orthonormal_matrix_2d(n)
-    return basis @ np.diag(np.random.uniform(-1.0, 1.0, n)) @ basis.T
+    made: np.ndarray = basis @ np.diag(np.random.uniform(-1.0, 1.0, n)) @ basis.T
+    return made
 
 
 def _batch(make: Any, shape: Any) -> np.ndarray:
     count = int(np.prod(shape[:-2], dtype=np.int64))
-    return np.stack([make(shape[-1]) for _ in range(count)]).reshape(shape)
+    made: np.ndarray = np.stack([make(shape[-1]) for _ in range(count)]).reshape(shape)
+    return made
 
 
 def new_matrix_with_real_eigvals_nd(shape: Any) -> np.ndarray:
