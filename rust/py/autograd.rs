@@ -147,7 +147,7 @@ fn grad(
     let grads = head_grads(&grads);
     let found =
         call_site::with(site, || autograd::grad(runtime(), &heads, &grads, &variables, how));
-    Ok(found.py(py)?.into_iter().map(|tracked| PyNDArray::from(tracked)).collect())
+    Ok(found.py(py)?.into_iter().map(PyNDArray::from).collect())
 }
 
 /// The `backward` of a Python `autograd.Function`.

@@ -37,7 +37,7 @@ impl PyCachedGraph {
         let site = CallSite::Known(find_call_site());
         let run = || self.graph.call(&inputs, state.training, state.recording);
         let outputs = call_site::with(site, run).map_err(raise)?;
-        Ok(outputs.into_iter().map(|tracked| PyNDArray::from(tracked)).collect())
+        Ok(outputs.into_iter().map(PyNDArray::from).collect())
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
