@@ -7,6 +7,7 @@ mod as_gradient;
 mod builder;
 mod choose;
 mod def;
+mod derived;
 mod device;
 mod gradient;
 pub mod infer;
@@ -23,6 +24,7 @@ mod value;
 
 pub use as_gradient::InGradient;
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
+pub use derived::Mapped;
 pub use device::{Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, Launcher, c_type};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{

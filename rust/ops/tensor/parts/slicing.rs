@@ -147,7 +147,7 @@ fn slicing<P: crate::operator::ParamStruct>(name: &str, ranges: Ranges) -> [OpDe
 
 fn slice_assign() -> OpDef {
     OpDef::new::<SliceParam>("_slice_assign")
-        .aliases(&["_crop_assign"])
+        .aliases(&["_crop_assign", "_npi_slice_assign"])
         .doc("Returns lhs with the region that `slice` would take replaced by rhs.\n\nExamples\n--------\n>>> nd._internal._slice_assign(nd.ones((4,)), nd.zeros((2,)), begin=(1,), end=(3,))\n[1. 0. 0. 1.]\n")
         .inputs_are(&[("lhs", "The array."), ("rhs", "The new region.")])
         .infer_shape(|attrs, inputs, outputs| {
