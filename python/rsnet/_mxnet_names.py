@@ -98,6 +98,7 @@ PLACES: dict[str, str] = {
     "image.image": "image",
     "io.io": "io",
     "kvstore.kvstore": "kvstore",
+    "ndarray.utils": "ndarray",
     "optimizer.optimizer": "optimizer",
     "rnn.io": "rnn",
     "rnn.rnn": "rnn",
@@ -111,12 +112,11 @@ OPERATORS = frozenset(
     _contrib_boolean_mask _contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
     _contrib_dgl_csr_neighbor_uniform_sample _contrib_dgl_graph_compact _contrib_dgl_subgraph
     _contrib_edge_id _contrib_getnnz _contrib_quantized_rnn _cvimdecode _cvimread _imdecode imdecode
-    _sparse_adagrad_update _sparse_arccos _sparse_arccosh _sparse_cos _sparse_cosh _sparse_norm
-    _sparse_retain _square_sum
+    _sparse_adagrad_update _sparse_retain _square_sum
     """.split()
 )
 
-#: What the names of operators begin with that rsnet has none of: those of `mx.np` and `mx.npx`.
+#: What the names of operators begin with of which rsnet has a part: those of `mx.np` and `mx.npx`.
 _MISSING_FAMILIES = ("_np_", "_npi_", "_npx_", "_backward_np_", "_backward_npi_")
 
 

@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
+
+
+class OfThread:
+    """Where older programs find the current object of a class: ``cls._current.value``."""
+
+    def __init__(self, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
+        self.__dict__.update(_get=get, _put=put)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "value":
+            raise AttributeError(name)
+        return self._get()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "value":
+            raise AttributeError(name)
+        self._put(value)
 
 
 class HasCurrent(type):
@@ -37,3 +55,7 @@ class HasCurrent(type):
     @current.setter
     def current(cls, value: Any) -> None:
         cls.stack[-1] = value
+
+    @property
+    def _current(cls) -> OfThread:
+        return OfThread(lambda: cls.current, lambda value: setattr(cls, "current", value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import ctypes
 import os
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -186,13 +187,63 @@ class _NullType(str):
 _Null = _NullType()
 
 string_types = (str,)
+basestring = str
+long = int
 numeric_types = (float, int, np.generic)
 integer_types = (int, np.int32, np.int64)
+
+#: The dtype of arrays unless something else is said.
+mx_real_t = np.float32
+mx_uint = ctypes.c_uint
+mx_int = ctypes.c_int
+mx_int64 = ctypes.c_int64
+mx_float = ctypes.c_float
 
 
 def py_str(x: bytes) -> str:
     """Bytes as text."""
     return x.decode("utf-8")
+
+
+def c_str(string: str) -> ctypes.c_char_p:
+    """Text as a C string."""
+    return ctypes.c_char_p(string.encode("utf-8"))
+
+
+def c_array(ctype: Any, values: Any) -> Any:
+    """Values as a C array of `ctype`."""
+    return (ctype * len(values))(*values)
+
+
+def c_str_array(strings: Any) -> Any:
+    """Texts as a C array of C strings."""
+    return c_array(ctypes.c_char_p, [text.encode("utf-8") for text in strings])
+
+
+def with_metaclass(meta: type, *bases: type) -> Any:
+    """A base whose subclasses have the type `meta` and the given bases."""
+    return meta("with_metaclass", bases, {})
+
+
+class classproperty:
+    """Decorator: a property of the class itself, read through it or its instances.
+
+    Examples
+    --------
+    >>> class A:
+    ...     @classproperty
+    ...     def label(cls):
+    ...         return cls.__name__.lower()
+    >>> A.label, A().label
+    ('a', 'a')
+    """
+
+    def __init__(self, get: Any) -> None:
+        self._get = get
+        self.__doc__ = get.__doc__
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self._get(type(instance) if owner is None else owner)
 
 
 def data_dir() -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import _core
 from ._mxnet_names import module_getattr
+from ._scopes import OfThread
 from .base import shown
 
 
@@ -20,6 +21,10 @@ class _HasDefault(type):
     @default_ctx.setter
     def default_ctx(cls, ctx: Context) -> None:
         _core.set_current_context(ctx)
+
+    @property
+    def _default_ctx(cls) -> OfThread:
+        return OfThread(_core.current_context, _core.set_current_context)
 
 
 class Context(metaclass=_HasDefault):

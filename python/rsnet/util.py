@@ -7,6 +7,7 @@ real.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any
@@ -57,23 +58,46 @@ class np_shape:
     def __init__(self, active: bool = True) -> None:
         self._active = active
 
-    def __enter__(self) -> np_shape:
+    def __enter__(self) -> None:
         self._before = set_np_shape(self._active)
-        return self
 
     def __exit__(self, *exc: object) -> None:
         set_np_shape(self._before)
 
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, run within the scope."""
 
-def use_np_shape(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: runs the function with the convention switched on."""
+        @functools.wraps(func)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with np_shape(self._active):
+                return func(*args, **kwargs)
 
-    @functools.wraps(func)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with np_shape(True):
-            return func(*args, **kwargs)
+        return run
 
-    return run
+
+def use_np_shape(func: Any) -> Any:
+    """Decorator: runs a function, or all methods and properties of a class, with the convention on.
+
+    Examples
+    --------
+    >>> @use_np_shape
+    ... class Model:
+    ...     def mode(self):
+    ...         return is_np_shape()
+    >>> Model().mode()
+    True
+    """
+    if not isinstance(func, type):
+        return np_shape(True)(func)
+    for name, member in list(vars(func).items()):
+        if isinstance(member, property):
+            get, put, drop = (
+                part and np_shape(True)(part) for part in (member.fget, member.fset, member.fdel)
+            )
+            setattr(func, name, property(get, put, drop))
+        elif inspect.isfunction(member):
+            setattr(func, name, np_shape(True)(member))
+    return func
 
 
 def get_gpu_count() -> int:

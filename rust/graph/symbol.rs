@@ -256,6 +256,38 @@ impl Symbol {
         Ok(Symbol::from_node(Arc::new(node)))
     }
 
+    /// The operator of the head alone: a symbol that takes its inputs when it is composed; `None`
+    /// for a variable.
+    pub fn atomic(&self) -> Option<Symbol> {
+        let head = &self.outputs.first()?.node;
+        head.op.as_ref()?;
+        let alone = head.copy();
+        alone.rename("");
+        Some(Symbol::from_node(Arc::new(alone)))
+    }
+
+    /// The operator of a symbol that waits for its inputs.
+    fn waiting(&self) -> Option<&Arc<OpDef>> {
+        let node = &self.outputs.first()?.node;
+        let op = node.op.as_ref().filter(|_| node.inputs.is_empty())?;
+        (!op.inputs(&node.meta().attrs).is_empty()).then_some(op)
+    }
+
+    /// Gives the inputs to a symbol that waits for them; those that are missing become variables.
+    fn complete(
+        &self,
+        op: &Arc<OpDef>,
+        name: Option<&str>,
+        args: &[Symbol],
+        kwargs: &[(String, Symbol)],
+    ) -> Result<Symbol> {
+        let mut node = self.outputs[0].node.copy();
+        node.rename(name.unwrap_or_default());
+        let given = arrange_inputs(&node, op, args, kwargs)?;
+        fill_inputs(&mut node, op, given)?;
+        Ok(Symbol::from_node(Arc::new(node)))
+    }
+
     /// Returns a copy with variables replaced, by position (in the order of
     /// [`Symbol::positional_variables`]) or by name.
     pub fn compose(
@@ -269,6 +301,9 @@ impl Symbol {
                 "compose only accept input Symbols \
                 either as positional or keyword arguments, not both",
             ));
+        }
+        if let Some(op) = self.waiting() {
+            return self.complete(op, name, args, kwargs);
         }
         if self.outputs.iter().all(|e| e.node.is_variable())
             && !(args.is_empty() && kwargs.is_empty())

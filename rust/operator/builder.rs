@@ -156,6 +156,12 @@ impl OpDef {
         self
     }
 
+    /// Input and output have different dtypes: no output takes the memory of an input.
+    pub fn of_two_dtypes(mut self) -> Self {
+        self.is_elementwise = false;
+        self.inplace(&[])
+    }
+
     /// All arrays have one shape and one dtype, an element of the one output is calculated from
     /// those at its place, and a call has no other effects: how the elements are arranged does not
     /// matter.

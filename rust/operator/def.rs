@@ -101,7 +101,7 @@ pub struct OpDef {
     /// True if the payload depends on the parameters alone, so that calls may share it.
     pub(super) shares: bool,
     /// Is the payload a struct of the core?
-    is_native: bool,
+    pub(super) is_native: bool,
     pub(super) recent: Recent,
     /// How many graphs a node of this operator holds.
     pub bodies: usize,

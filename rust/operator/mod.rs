@@ -8,6 +8,7 @@ mod builder;
 mod choose;
 mod counted;
 mod def;
+mod derived;
 mod device;
 mod gradient;
 pub mod infer;
@@ -25,6 +26,7 @@ mod value;
 pub use as_gradient::InGradient;
 pub use counted::{CountedArg, share_out};
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
+pub use derived::Mapped;
 pub use device::{Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, Launcher, c_type};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{

@@ -6,6 +6,7 @@ mod higher_order;
 mod image;
 mod linalg;
 pub mod nn;
+mod numpy;
 mod quantized;
 pub mod tensor;
 #[cfg(test)]
@@ -24,5 +25,6 @@ pub fn builtins() -> Registry {
     image::register(&registry);
     vision::register(&registry);
     quantized::register(&registry);
+    numpy::register(&registry);
     registry
 }

@@ -65,11 +65,11 @@ pub fn binary<'py>(
 ) -> PyResult<Py<PyAny>> {
     let py = lhs.py();
     let operators = operators(py, op)?;
-    let a = &lhs.get().tracked;
-    let out = out.map(|o| &o.get().tracked);
+    let a = lhs.get().tracked();
+    let out = out.map(|o| o.get().tracked());
     let out = out.as_ref().map(std::slice::from_ref);
     if let Ok(other) = rhs.cast::<PyNDArray>() {
-        let b = &other.get().tracked;
+        let b = other.get().tracked();
         let alike = a.array.shape() == b.array.shape() && a.array.dtype() == b.array.dtype();
         let (op, attrs) = if alike { &operators.same } else { &operators.broadcast };
         return function::run(py, op, attrs, &[a, b], out, thread_state().ctx);
@@ -90,7 +90,7 @@ pub fn negated(array: &Bound<'_, PyNDArray>) -> PyResult<Py<PyAny>> {
     let py = array.py();
     let times = &operators(py, BinaryFn::Mul)?.scalar[0];
     let params = [("scalar", Value::Float(-1.0))];
-    function::call_op(py, times, &params, &[&array.get().tracked], None)
+    function::call_op(py, times, &params, &[array.get().tracked()], None)
 }
 
 type Names = (&'static str, &'static str, &'static str, &'static str);

@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyInt, PySlice};
 /// A row by number, or a range of rows without a step, as a view. Returns `None` for
 /// any other key, and if the access must be recorded.
 pub fn rows(array: &PyNDArray, key: &Bound<'_, PyAny>) -> PyResult<Option<NDArray>> {
-    let tracked = &array.tracked;
+    let tracked = array.tracked();
     let array = array.array();
     let Some(&rows) = array.shape().dims().first() else { return Ok(None) };
     if thread_state().recording && tracked.is_tracked() {
@@ -50,7 +50,7 @@ pub fn source_of_all<'a, 'py>(
     };
     let (to, from) = (array.array(), source.get().array());
     let Some(&rows) = to.shape().dims().first() else { return Ok(None) };
-    let is_recorded = thread_state().recording && source.get().tracked.is_tracked();
+    let is_recorded = thread_state().recording && source.get().tracked().is_tracked();
     if is_recorded || to.dtype() != from.dtype() || to.shape() != from.shape() {
         return Ok(None);
     }

@@ -9,7 +9,7 @@ use super::convert::{
     context_arg, context_to_py, dtype_to_py, numpy_empty, shape_arg, shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, invalid, poll_signals, to_py};
-use super::ndarray::{PyNDArray, overwrite, read, wait_to_read};
+use super::ndarray::{PyNDArray, nothing, overwrite, read, wait_to_read};
 use super::package::package;
 use super::profiler::api;
 use super::thread_state::thread_state;
@@ -47,12 +47,31 @@ macro_rules! slots {
                 }
             )*
 
+            /// An array that is nothing until `__setstate__`: what unpickling begins with.
+            #[new]
+            #[pyo3(signature = (handle=None, writable=true))]
+            fn new(
+                py: Python<'_>,
+                handle: Option<&Bound<'_, PyAny>>,
+                writable: bool,
+            ) -> PyResult<Self> {
+                nothing(py, handle, writable)
+            }
+
+            /// Makes the object a handle of `array`.
+            fn _restore(&self, array: &Bound<'_, PyNDArray>) -> PyResult<()> {
+                match self.restore(array.get().array()) {
+                    true => Ok(()),
+                    false => Err(PyValueError::new_err("the array has got a state before")),
+                }
+            }
+
             fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-                super::tape_node::traverse(&self.tracked, &visit)
+                super::tape_node::traverse(self.tracked(), &visit)
             }
 
             fn __clear__(&self) {
-                self.tracked.forget();
+                self.tracked().forget();
             }
 
             fn __pow__(
@@ -76,7 +95,7 @@ macro_rules! slots {
             }
 
             fn __abs__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-                function::call_named(slf.py(), "abs", &[], &[&slf.get().tracked], None)
+                function::call_named(slf.py(), "abs", &[], &[slf.get().tracked()], None)
             }
 
             fn __richcmp__(
@@ -188,24 +207,24 @@ macro_rules! slots {
             /// The gradient buffer, or None.
             #[getter]
             fn grad(&self) -> Option<PyNDArray> {
-                self.tracked.grad().map(|(array, _)| PyNDArray::of(array))
+                self.tracked().grad().map(|(array, _)| PyNDArray::of(array))
             }
 
             /// How `backward` writes the gradient: "write", "add" or "null".
             #[getter]
             fn grad_req(&self) -> &'static str {
-                self.tracked.grad().map_or("null", |(_, req)| req.name())
+                self.tracked().grad().map_or("null", |(_, req)| req.name())
             }
 
             /// True if a backward pass has written `grad` since this was last set to False.
             #[getter]
             fn _fresh_grad(&self) -> bool {
-                self.tracked.entry().and_then(|e| e.is_fresh()).unwrap_or(false)
+                self.tracked().entry().and_then(|e| e.is_fresh()).unwrap_or(false)
             }
 
             #[setter(_fresh_grad)]
             fn set_fresh_grad(&self, state: bool) -> PyResult<()> {
-                match self.tracked.entry() {
+                match self.tracked().entry() {
                     Some(entry) if entry.set_fresh(state) => Ok(()),
                     _ => Err(PyValueError::new_err("an array without a gradient has no _fresh_grad")),
                 }
@@ -271,11 +290,11 @@ macro_rules! slots {
             /// Returns true if the array is part of a recorded graph.
             #[getter]
             fn _is_tracked(&self) -> bool {
-                self.tracked.is_tracked()
+                self.tracked().is_tracked()
             }
 
             fn _forget(&self) {
-                self.tracked.forget();
+                self.tracked().forget();
             }
 
             /// Pushes a copy of `source` into this array, converting its dtype.
@@ -381,7 +400,7 @@ slots! {
 
 impl PyNDArray {
     fn refuse_if_recorded(&self, py: Python<'_>) -> PyResult<()> {
-        if thread_state().recording && self.tracked.is_in_graph() {
+        if thread_state().recording && self.tracked().is_in_graph() {
             return Err(to_py(py, &crate::executor::autograd::already_recorded()));
         }
         Ok(())

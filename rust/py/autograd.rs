@@ -73,14 +73,14 @@ fn mark_variables(
     reqs: Vec<String>,
 ) -> PyResult<()> {
     let reqs = reqs.iter().map(|r| request(r)).collect::<PyResult<Vec<_>>>()?;
-    let buffers: Vec<_> = grads.iter().map(|g| &g.get().tracked.array).collect();
+    let buffers: Vec<_> = grads.iter().map(|g| &g.get().tracked().array).collect();
     for (i, (variable, buffer)) in variables.iter().zip(&buffers).enumerate() {
-        let fits = variable.get().tracked.check_buffer(buffer);
+        let fits = variable.get().tracked().check_buffer(buffer);
         fits.map_err(|e| Error::new(e.kind(), format!("gradients[{i}]: {}", e.message())))
             .py(py)?;
     }
     for ((variable, buffer), req) in variables.iter().zip(buffers).zip(reqs) {
-        variable.get().tracked.mark(buffer.clone(), req);
+        variable.get().tracked().mark(buffer.clone(), req);
     }
     Ok(())
 }
@@ -109,7 +109,7 @@ impl Drop for During {
 type Arrays<'py> = Vec<Bound<'py, PyNDArray>>;
 
 fn head_grads<'a>(grads: &'a [Option<Bound<'_, PyNDArray>>]) -> Vec<Option<&'a Tracked>> {
-    grads.iter().map(|g| g.as_ref().map(|g| &g.get().tracked)).collect()
+    grads.iter().map(|g| g.as_ref().map(|g| g.get().tracked())).collect()
 }
 
 #[pyfunction]
@@ -123,7 +123,7 @@ fn backward(
     let how = Backward { retain_graph, create_graph: false, is_train };
     let _called = api("autograd.backward");
     let _during = During::backward(how);
-    let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
+    let heads: Vec<&Tracked> = heads.iter().map(|h| h.get().tracked()).collect();
     let site = CallSite::Known(find_call_site());
     call_site::with(site, || autograd::backward(runtime(), &heads, &head_grads(&grads), how)).py(py)
 }
@@ -141,13 +141,13 @@ fn grad(
     let how = Backward { retain_graph, create_graph, is_train };
     let _called = api("autograd.grad");
     let _during = During::backward(how);
-    let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
-    let variables: Vec<&Tracked> = variables.iter().map(|v| &v.get().tracked).collect();
+    let heads: Vec<&Tracked> = heads.iter().map(|h| h.get().tracked()).collect();
+    let variables: Vec<&Tracked> = variables.iter().map(|v| v.get().tracked()).collect();
     let site = CallSite::Known(find_call_site());
     let grads = head_grads(&grads);
     let found =
         call_site::with(site, || autograd::grad(runtime(), &heads, &grads, &variables, how));
-    Ok(found.py(py)?.into_iter().map(|tracked| PyNDArray { tracked }).collect())
+    Ok(found.py(py)?.into_iter().map(PyNDArray::from).collect())
 }
 
 /// The `backward` of a Python `autograd.Function`.
@@ -166,7 +166,7 @@ impl TapeFunction for PyFunction {
     }
 
     fn backward(&self, asked: Asked<'_>) -> crate::error::Result<Vec<Option<Tracked>>> {
-        let of = |tracked| PyNDArray { tracked };
+        let of = |tracked| PyNDArray::from(tracked);
         Python::attach(|py| {
             let grads: Vec<PyNDArray> = asked.out_grads.into_iter().map(of).collect();
             let outputs: Vec<Option<PyNDArray>> =
@@ -179,7 +179,7 @@ impl TapeFunction for PyFunction {
                     PyTypeError::new_err(invalid("result of backward", shown(&result), expected))
                 })?,
             };
-            Ok(result.iter().map(|a| Some(a.get().tracked.clone())).collect())
+            Ok(result.iter().map(|a| Some(a.get().tracked().clone())).collect())
         })
         .map_err(|e| Python::attach(|py| from_py(py, e)))
     }
@@ -195,8 +195,8 @@ fn record_function(
     outputs: Arrays<'_>,
     kept: Vec<bool>,
 ) {
-    let inputs: Vec<&Tracked> = inputs.iter().map(|a| &a.get().tracked).collect();
-    let outputs: Vec<&Tracked> = outputs.iter().map(|a| &a.get().tracked).collect();
+    let inputs: Vec<&Tracked> = inputs.iter().map(|a| a.get().tracked()).collect();
+    let outputs: Vec<&Tracked> = outputs.iter().map(|a| a.get().tracked()).collect();
     let function = Arc::new(PyFunction { name, backward });
     autograd::record_function(function, &inputs, &outputs, &kept);
 }
@@ -210,7 +210,7 @@ type RecordedCall = (Option<String>, Vec<(String, String)>, Vec<Option<(usize, u
 #[pyfunction]
 fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<RecordedCall>, (usize, u32))> {
     type Visited = (Option<String>, Vec<(String, String)>, Vec<Option<autograd::TapeEntry>>);
-    let head = array.get().tracked.entry()?;
+    let head = array.get().tracked().entry()?;
     // Numbers grow as calls are recorded, so their order is one in which inputs come first.
     let mut seen: std::collections::BTreeMap<u64, Visited> = Default::default();
     let mut waiting = vec![head.clone()];

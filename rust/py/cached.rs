@@ -32,12 +32,12 @@ impl PyCachedGraph {
     /// The outputs for arrays in the order of the symbol's inputs.
     fn __call__(&self, inputs: Vec<PyRef<'_, PyNDArray>>) -> PyResult<Vec<PyNDArray>> {
         let _called = api("CachedGraph");
-        let inputs: Vec<&Tracked> = inputs.iter().map(|array| &array.tracked).collect();
+        let inputs: Vec<&Tracked> = inputs.iter().map(|array| array.tracked()).collect();
         let state = thread_state();
         let site = CallSite::Known(find_call_site());
         let run = || self.graph.call(&inputs, state.training, state.recording);
         let outputs = call_site::with(site, run).map_err(raise)?;
-        Ok(outputs.into_iter().map(|tracked| PyNDArray { tracked }).collect())
+        Ok(outputs.into_iter().map(PyNDArray::from).collect())
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {

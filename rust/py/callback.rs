@@ -170,7 +170,7 @@ impl Function {
     ) -> PyResult<()> {
         let operand = &operands.arrays()[call.inputs.len() + i];
         let is_view = outputs.get_item(i).is_ok_and(|now| {
-            now.cast::<PyNDArray>().is_ok_and(|now| now.get().tracked.array.same_chunk(operand))
+            now.cast::<PyNDArray>().is_ok_and(|now| now.get().tracked().array.same_chunk(operand))
         });
         if is_view || call.req[i] == OpReq::Null {
             return Ok(());

@@ -61,7 +61,9 @@ pub fn run(
     let mut declined = None;
     if out.is_none() {
         match autograd::invoke_inline(op, attrs, inputs, state.recording) {
-            Ok(tracked) => return Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind()),
+            Ok(tracked) => {
+                return Ok(Bound::new(py, PyNDArray::from(tracked))?.into_any().unbind());
+            }
             Err(reason) => declined = reason,
         }
     }
@@ -72,7 +74,7 @@ pub fn run(
 }
 
 fn wrap(py: Python<'_>, outputs: SmallVec<[Tracked; 1]>) -> PyResult<Py<PyAny>> {
-    let mut objects = outputs.into_iter().map(|tracked| Bound::new(py, PyNDArray { tracked }));
+    let mut objects = outputs.into_iter().map(|tracked| Bound::new(py, PyNDArray::from(tracked)));
     match (objects.len(), objects.next()) {
         (1, Some(one)) => Ok(one?.into_any().unbind()),
         (_, Some(first)) => {
@@ -108,7 +110,7 @@ impl OpFunction {
         } else if args.inputs.len() > inputs.len() {
             self.check_gaps(&attrs, &args.inputs)?;
         }
-        let tracked: SmallVec<[&Tracked; 4]> = inputs.iter().map(|a| &a.get().tracked).collect();
+        let tracked: SmallVec<[&Tracked; 4]> = inputs.iter().map(|a| a.get().tracked()).collect();
         let ctx = match (&args.ctx, attrs.value("ctx")) {
             (Some(ctx), _) => context_arg(Some(ctx))?,
             (None, Some(Value::Str(text))) if !text.is_empty() => {
@@ -132,7 +134,7 @@ impl OpFunction {
                 PyTypeError::new_err(format!("{}: {text}", self.name))
             })?,
         };
-        let targets: Vec<&Tracked> = targets.iter().map(|t| &t.get().tracked).collect();
+        let targets: Vec<&Tracked> = targets.iter().map(|t| t.get().tracked()).collect();
         run(py, &self.op, &attrs, &tracked, Some(&targets), ctx)?;
         Ok(out.clone().unbind())
     }
@@ -297,9 +299,9 @@ fn invoke(
 ) -> PyResult<Py<PyAny>> {
     let values: Vec<(&str, Value)> =
         params.iter().map(|(k, v)| Ok((k.as_str(), to_value(v)?))).collect::<PyResult<_>>()?;
-    let tracked: Vec<&Tracked> = inputs.iter().map(|a| &a.get().tracked).collect();
+    let tracked: Vec<&Tracked> = inputs.iter().map(|a| a.get().tracked()).collect();
     let out: Option<Vec<&Tracked>> =
-        out.as_ref().map(|o| o.iter().map(|a| &a.get().tracked).collect());
+        out.as_ref().map(|o| o.iter().map(|a| a.get().tracked()).collect());
     call_named(py, name, &values, &tracked, out.as_deref())
 }
 

@@ -1,12 +1,16 @@
 //! The class `NDArray`, and what every use of its bytes goes through; its methods are in
 //! `array_methods.rs`.
 
-use super::error::{IntoPy, poll_signals};
+use super::error::{IntoPy, invalid, poll_signals};
 use super::profiler::api;
+use super::runtime;
 use crate::executor::autograd::Tracked;
 use crate::kernels::copy::copy;
 use crate::ndarray::NDArray;
+use crate::{Context, DType, Shape};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use std::sync::OnceLock;
 
 /// An array on a device; operations on it are asynchronous.
 ///
@@ -15,17 +19,53 @@ use pyo3::prelude::*;
 /// of `nd` have its parameters, the array in the place of the first.
 #[pyclass(name = "NDArray", module = "rsnet.ndarray", frozen, subclass)]
 pub struct PyNDArray {
-    pub tracked: Tracked,
+    made: Tracked,
+    /// The array of an object that was made empty and got its state later, as unpickling does.
+    restored: OnceLock<Box<Tracked>>,
+}
+
+impl From<Tracked> for PyNDArray {
+    fn from(made: Tracked) -> Self {
+        PyNDArray { made, restored: OnceLock::new() }
+    }
 }
 
 impl PyNDArray {
     pub fn of(array: NDArray) -> Self {
-        PyNDArray { tracked: Tracked::new(array) }
+        Tracked::new(array).into()
+    }
+
+    #[inline]
+    pub fn tracked(&self) -> &Tracked {
+        self.restored.get().map_or(&self.made, |restored| restored)
     }
 
     pub fn array(&self) -> &NDArray {
-        &self.tracked.array
+        &self.tracked().array
     }
+
+    /// Makes this object a handle of `array`; false if that was done before.
+    pub fn restore(&self, array: &NDArray) -> bool {
+        self.restored.set(Box::new(Tracked::new(array.clone()))).is_ok()
+    }
+}
+
+/// An array that is nothing until it is restored; `handle` must not be given.
+pub fn nothing(
+    py: Python<'_>,
+    handle: Option<&Bound<'_, PyAny>>,
+    writable: bool,
+) -> PyResult<PyNDArray> {
+    if let Some(handle) = handle {
+        let expected = "None: functions such as nd.array make arrays";
+        return Err(PyTypeError::new_err(invalid("handle", handle.repr()?, expected)));
+    }
+    let array = NDArray::empty(runtime(), &Shape::new(&[0]), DType::F32, Context::default());
+    let array = array.py(py)?;
+    if !writable {
+        array.forbid_writing();
+    }
+    Ok(PyNDArray::of(array))
 }
 
 /// Waits for pending writes, detached from the interpreter.

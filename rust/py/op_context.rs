@@ -44,7 +44,7 @@ impl PySpace {
     /// Adds an array, which may be used until the operator's function returns.
     fn __call__(&self, py: Python<'_>, array: &PyNDArray) -> PyResult<()> {
         match &mut *self.arrays.lock() {
-            Some(arrays) => arrays.push(array.tracked.array.clone()),
+            Some(arrays) => arrays.push(array.tracked().array.clone()),
             None => {
                 let text =
                     "temporary space is there for the time of a call, and this one has ended";

@@ -122,6 +122,10 @@ impl PySymbol {
         Ok(self.symbol.compose(name, &args, &kwargs).map_err(raise)?.into())
     }
 
+    fn atomic(&self) -> Option<Self> {
+        Some(self.symbol.atomic()?.into())
+    }
+
     #[getter]
     fn name(&self) -> Option<String> {
         self.symbol.name()

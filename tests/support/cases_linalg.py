@@ -48,6 +48,7 @@ for lower in (True, False):
     case("_linalg_potrf", Positive((2, 3, 3)), lower=lower, dtypes=REAL)
     case("_linalg_potri", Dominant((2, 3, 3)), lower=lower, dtypes=REAL)
 case("_linalg_potrf", Positive((5, 5)), dtypes=REAL)
+case("_npi_cholesky", Positive((2, 3, 3)), dtypes=REAL)
 case("_linalg_inverse", Dominant((2, 4, 4)), dtypes=REAL)
 case("_linalg_inverse", (3, 3), dtypes=("float64",))
 case("_linalg_det", (2, 3, 3), dtypes=REAL)

@@ -40,6 +40,9 @@ from ._cached_op import CachedOp  # noqa: E402
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
 
+_DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX = ndarray._DTYPE_MX_TO_NP, ndarray._DTYPE_NP_TO_MX
+_GRAD_REQ_MAP, _STORAGE_TYPE_STR_TO_ID = ndarray._GRAD_REQ_MAP, ndarray._STORAGE_TYPE_STR_TO_ID
+
 
 def __getattr__(name: str) -> Any:
     found = _register.member(_sys.modules[__name__], "op", name)

@@ -75,7 +75,14 @@ multiply = _by_operator("multiply", _operator.mul, "Product")
 divide = _by_operator("divide", _operator.truediv, "Quotient")
 true_divide = _by_operator("true_divide", _operator.truediv, "Quotient")
 modulo = _by_operator("modulo", _operator.mod, "Remainder")
-power = _by_operator("power", _operator.pow, "Power")
+
+
+def power(base: Any, exp: Any) -> Any:
+    """Power with broadcasting; two numbers give a number."""
+    _checked(base, exp)
+    return base**exp
+
+
 equal = _by_operator("equal", _operator.eq, "1 where equal, else 0,")
 not_equal = _by_operator("not_equal", _operator.ne, "1 where different, else 0,")
 greater = _by_operator("greater", _operator.gt, "1 where greater, else 0,")

@@ -52,7 +52,9 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
     return known
 
 
-def empty(shape: Any, ctx: Context | str | None = None, dtype: Any = None) -> NDArray:
+def empty(
+    shape: Any, ctx: Context | str | None = None, dtype: Any = None, stype: str | None = None
+) -> NDArray:
     """An array with memory that nothing was written to.
 
     Parameters
@@ -60,7 +62,11 @@ def empty(shape: Any, ctx: Context | str | None = None, dtype: Any = None) -> ND
     shape : int or tuple of int
     ctx : Context or str, default the thread's
     dtype : str or numpy.dtype, default float32
+    stype : {"default"}, optional
+        All storage is dense.
     """
+    if stype not in (None, "default"):
+        raise NotImplementedError(f"storage type {stype!r} is not supported")
     if ctx is not None:
         ctx = as_context(ctx)
     return _core.empty(_known_shape(shape), ctx, dtype)
@@ -229,9 +235,20 @@ def _quotient(a: int, b: int) -> int:
 
 
 def eye(
-    N: int, M: int = 0, k: int = 0, ctx: Context | str | None = None, dtype: Any = np.float32
+    N: int,
+    M: int = 0,
+    k: int = 0,
+    ctx: Context | str | None = None,
+    dtype: Any = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
+    if kwargs:
+        refuse_keywords("eye", kwargs, "N, M, k, ctx, dtype, out")
+    if out is not None:
+        out[:] = np.eye(N, M or N, k)
+        return out
     return array(np.eye(N, M or N, k), ctx, dtype)
 
 
@@ -255,6 +272,9 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
         )
     source = [axis_of(a, tensor.ndim) for a in source]
     destination = [axis_of(a, tensor.ndim) for a in destination]
+    for name, places in (("source", source), ("destination", destination)):
+        if len(set(places)) != len(places):
+            raise ValueError(f"invalid {name} {places}: an axis is repeated")
     axes = [i for i in range(tensor.ndim) if i not in source]
     for to, axis in sorted(zip(destination, source)):
         axes.insert(to, axis)

@@ -25,7 +25,7 @@ def _asscalar(self: NDArray) -> Any:
     if self.size != 1:
         raise ValueError("The current array is not a scalar")
     values = self.asnumpy()
-    return values[0] if values.ndim else values[()]
+    return values[0] if values.ndim == 1 else values if values.ndim else values[()]
 
 
 def _array(self: NDArray, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -210,10 +210,9 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
         If the number of elements would change.
     """
     reverse = kwargs.pop("reverse", False)
-    shape: Any = given
-    if "shape" in kwargs:
-        shape = kwargs.pop("shape")
-    elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+    named = kwargs.pop("shape", ())
+    shape: Any = given or named
+    if len(given) == 1 and isinstance(shape[0], (tuple, list)):
         shape = shape[0]
     if kwargs:
         raise TypeError(f"reshape() got unexpected keyword arguments {sorted(kwargs)}")
@@ -324,11 +323,50 @@ def _slice_assign(
 
 
 def _reduce(self: NDArray) -> tuple[Any, ...]:
-    return _rebuild, (bytes(_io.dumps_record(self)),)
+    return type(self), (None,), self.__getstate__()
 
 
-def _rebuild(state: bytes) -> Any:
-    return _io.loads_record(state)
+def _getstate(self: NDArray) -> dict[str, Any]:
+    """The state that pickles hold: ``{"handle": the bytes of a record}``, as MXNet's do."""
+    return {"handle": _io.dumps_record(self)}
+
+
+def _setstate(self: NDArray, state: dict[str, Any]) -> None:
+    """Makes an array of ``NDArray(None)`` what a state says."""
+    record = state.get("handle")
+    array = None if record is None else _io.loads_record(record)
+    if array is not None:
+        self._restore(array)
+
+
+def _sync_copyfrom(self: NDArray, source_array: Any) -> None:
+    """Copies a NumPy array of the same shape into this one, at once.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ.
+    """
+    source: np.ndarray = np.asarray(source_array, dtype=self.dtype, order="C")
+    if source.shape != self.shape:
+        raise ValueError(f"cannot copy shape {source.shape} to an array of shape {self.shape}")
+    self[()] = source
+    self.wait_to_read()
+
+
+def _full(self: NDArray, value: float) -> None:
+    """Fills the array."""
+    self[()] = value
+
+
+def _as_nd_ndarray(self: NDArray) -> NDArray:
+    """The array itself: all arrays are of `nd`."""
+    return self
+
+
+def _as_np_ndarray(self: NDArray) -> Any:
+    """Raises: the arrays of `mx.np` do not exist."""
+    raise NotImplementedError("`mx.np` is not in rsnet yet (docs/from_mxnet.md lists what is)")
 
 
 def _property(name: str, get: Callable[[Any], Any], doc: str) -> None:
@@ -344,7 +382,13 @@ def _install() -> None:
         "__deepcopy__": _deepcopy,
         "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device,
+        "__getstate__": _getstate,
         "__reduce__": _reduce,
+        "__setstate__": _setstate,
+        "_full": _full,
+        "_sync_copyfrom": _sync_copyfrom,
+        "as_nd_ndarray": _as_nd_ndarray,
+        "as_np_ndarray": _as_np_ndarray,
         "as_in_context": _as_in_context,
         "as_in_ctx": _as_in_context,
         "asscalar": _asscalar,
@@ -384,7 +428,7 @@ log log10 log1p log2 log_softmax max mean min nanprod nansum norm one_hot ones_l
 radians rcbrt reciprocal relu repeat rint round rsqrt shape_array sigmoid sign sin sinh size_array
 slice
 slice_axis slice_like softmax softmin sort space_to_depth split split_v2 sqrt square sum swapaxes
-take tan tanh tile topk transpose trunc zeros_like
+take tan tanh tile to_dlpack_for_read to_dlpack_for_write topk transpose trunc zeros_like
 """.split()
 
 

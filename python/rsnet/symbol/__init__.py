@@ -153,6 +153,24 @@ def split_v2(
     return _create("_split_v2", "_split_v2", [ary], {}, params)
 
 
+def histogram(a: Symbol, bins: Any = 10, range: Any = None, **kwargs: Any) -> Symbol:
+    """Counts of values in bins, and the edges of the bins.
+
+    Parameters
+    ----------
+    a : Symbol
+    bins : Symbol or int
+        The edges, or the number of bins of equal width.
+    range : (float, float)
+        The first and the last edge, where `bins` is a number.
+    """
+    if isinstance(bins, Symbol):
+        return _function("_histogram")(a, bins, **kwargs)
+    if range is None:
+        raise ValueError("range must be given where bins is a number")
+    return _function("_histogram")(a, bin_cnt=bins, range=range, **kwargs)
+
+
 def _created(shape: Any, dtype: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     return {"shape": shape, "dtype": dtype or np.float32, **kwargs}
@@ -176,7 +194,15 @@ def _operand(function: str, numbers: Any) -> Any:
     return run
 
 
-pow = power = _operand("power", lambda a, b: a**b)
+_power = _operand("power", lambda a, b: a**b)
+
+
+def power(base: Any, exp: Any, name: str | None = None) -> Any:
+    """Power of symbols and numbers; two numbers give a number."""
+    return _power(base, exp, name)
+
+
+pow = power
 maximum = _operand("maximum", lambda a, b: max(a, b))
 minimum = _operand("minimum", lambda a, b: min(a, b))
 hypot = _operand("hypot", np.hypot)

@@ -70,7 +70,7 @@ def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs:
 
 
 def multinomial(
-    data: Symbol, shape: Any = None, get_prob: bool = False, dtype: Any = "int32", **kwargs: Any
+    data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
 ) -> Symbol:
     """Draws of class numbers from the distributions in `data`'s last axis."""
     params = {"get_prob": get_prob, "dtype": dtype} | ({"shape": shape} if shape else {})

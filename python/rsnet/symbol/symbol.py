@@ -182,8 +182,45 @@ class Symbol(Inference, Binding):
     def __deepcopy__(self, memo: object) -> Symbol:
         return self.__copy__()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (load_json, (self.tojson(remove_amp_cast=False),))
+    def __getstate__(self) -> dict[str, str | None]:
+        """The state that pickles hold: ``{"handle": JSON}``, as MXNet's do."""
+        return {"handle": self.tojson(remove_amp_cast=False)}
+
+    def __setstate__(self, state: dict[str, str | None]) -> None:
+        text = state["handle"]
+        if text is not None:
+            self._handle = load_json(text)._handle
+
+    def _gen_atomic_symbol(self) -> Symbol:
+        """The operator of the head without its inputs: composing gives it new ones, and a name.
+
+        Examples
+        --------
+        >>> import rsnet as mx
+        >>> fc = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="fc")
+        >>> fc._gen_atomic_symbol()(data=mx.sym.Variable("y"), name="other").list_arguments()
+        ['y', 'other_weight', 'other_bias']
+        """
+        handle = self._handle.atomic()
+        if handle is None:
+            raise MXNetError(f"the symbol {self!r} is a variable: it has no operator")
+        return Symbol(handle)
+
+    def as_nd_ndarray(self) -> Symbol:
+        """The symbol itself: all symbols are of `sym`."""
+        return self
+
+    def as_np_ndarray(self) -> Symbol:
+        """Raises: the symbols of `mx.sym.np` do not exist."""
+        raise NotImplementedError("`mx.np` is not in rsnet yet (docs/from_mxnet.md lists what is)")
+
+    def optimize_for(self, backend: str, *args: Any, **kwargs: Any) -> Symbol:
+        """A copy of the symbol. There are no backends: graphs are planned when they are bound."""
+        return self.__copy__()
+
+    def get_backend_symbol(self, backend: str) -> Symbol:
+        """Raises: there are no backends."""
+        raise MXNetError(f"invalid backend {shown(backend)}: rsnet has no backends of subgraphs")
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The symbol as JSON in MXNet's current format. `remove_amp_cast` leaves out the casts of
@@ -234,6 +271,8 @@ class Symbol(Inference, Binding):
         [2.0, 4.0]
         """
         return Symbol(self._handle.grad(list(wrt)))
+
+    gradient = grad
 
     # ---- operators -----------------------------------------------------------------------------
 

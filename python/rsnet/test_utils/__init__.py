@@ -1,6 +1,33 @@
 """Helpers for tests of operators and models: comparison, gradient checks, random data."""
 
+import errno
+import gzip
+import json
+import logging
+import numbers
+import os
+import platform
+import struct
+import sys
+import time
+import traceback
+from collections import OrderedDict
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.random as rnd
+import numpy.testing as npt
+
+import rsnet as mx
+
+from .. import ndarray as nd
 from .._mxnet_names import module_getattr
+from ..base import MXNetError
+from ..context import Context, current_context
+from ..ndarray import array
+from ..runtime import Features
+from ..symbol import Symbol
+from ..util import getenv, setenv
 from .check import (
     check_consistency,
     check_numeric_gradient,
@@ -51,6 +78,16 @@ from .data import (
     verify_generator,
 )
 from .digits import get_mnist, get_mnist_iterator, get_mnist_ubyte
+from .matrices import (
+    get_identity_mat,
+    get_identity_mat_batch,
+    new_matrix_with_real_eigvals_2d,
+    new_matrix_with_real_eigvals_nd,
+    new_orthonormal_matrix_2d,
+    new_sym_matrix_with_real_eigvals_2d,
+    new_sym_matrix_with_real_eigvals_nd,
+    rand_coord_2d,
+)
 from .programs import (
     DummyIter,
     check_gluon_hybridize_consistency,
@@ -70,7 +107,43 @@ from .surroundings import (
 )
 from .tolerances import effective_dtype, get_atol, get_etol, get_rtol, get_tolerance, get_tols
 
+# Test suites import all of this by a star: besides the helpers, the modules and classes that they
+# use without importing them.
 __all__ = [
+    "Context",
+    "Features",
+    "MXNetError",
+    "OrderedDict",
+    "Symbol",
+    "array",
+    "contextmanager",
+    "current_context",
+    "errno",
+    "getenv",
+    "gzip",
+    "json",
+    "logging",
+    "mx",
+    "nd",
+    "np",
+    "npt",
+    "numbers",
+    "os",
+    "platform",
+    "rnd",
+    "setenv",
+    "struct",
+    "sys",
+    "time",
+    "traceback",
+    "get_identity_mat",
+    "get_identity_mat_batch",
+    "new_matrix_with_real_eigvals_2d",
+    "new_matrix_with_real_eigvals_nd",
+    "new_orthonormal_matrix_2d",
+    "new_sym_matrix_with_real_eigvals_2d",
+    "new_sym_matrix_with_real_eigvals_nd",
+    "rand_coord_2d",
     "get_mnist",
     "get_mnist_iterator",
     "get_mnist_ubyte",

@@ -132,7 +132,7 @@ table! {
     square ["_npi_square", "_sparse_square"], "x * x", |x| x * x, Input |x| x + x, ANY, whole |x| x.wrapping_mul(x);
     reciprocal ["_npi_reciprocal"], "1 / x", |x| num(1.) / x, Input |x| -num(1.) / (x * x), ANY;
     negative ["_npi_negative", "_sparse_negative"], "-x", |x| -x, Input |_x| num(-1.), ANY, whole |x| x.wrapping_neg();
-    abs ["_npi_absolute", "_sparse_abs"], "abs(x)\nThe gradient at 0 is 0.", |x| x.abs(), Input |x| sign(x), ANY, whole |x| x.wrapping_abs();
+    abs ["_npi_absolute", "_npi_abs", "_sparse_abs"], "abs(x)\nThe gradient at 0 is 0.", |x| x.abs(), Input |x| sign(x), ANY, whole |x| x.wrapping_abs();
     sign ["_npi_sign", "_sparse_sign"], "-1, 0 or 1 by the sign of x", |x| sign(x), Nothing |_x| num(0.), ANY, whole |x| x.signum();
     round ["_sparse_round"], "the nearest integer, halves away from 0", |x| x.round(), Nothing |_x| num(0.), ANY, whole |x| x;
     rint ["_npi_rint", "_sparse_rint"], "the nearest integer, halves toward minus infinity",
@@ -142,24 +142,24 @@ table! {
     trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
     fix ["_npi_fix", "_sparse_fix"], "the nearest integer toward 0", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
     sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| x.sin(), Input |x| x.cos(), ANY;
-    cos ["_npi_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
+    cos ["_npi_cos", "_sparse_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
     tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
     arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan outside of [-1, 1].",
         |x| x.asin(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
-    arccos ["_npi_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside of [-1, 1].",
+    arccos ["_npi_arccos", "_sparse_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside of [-1, 1].",
         |x| x.acos(), Input |x| -num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
     arctan ["_npi_arctan", "_sparse_arctan"], "the angle in [-pi/2, pi/2] whose tangent is x",
         |x| x.atan(), Input |x| num(1.) / (num(1.) + x * x), ANY;
     sinh ["_npi_sinh", "_sparse_sinh"], "(exp(x) - exp(-x)) / 2", |x| x.sinh(), Input |x| x.cosh(), ANY;
-    cosh ["_npi_cosh"], "(exp(x) + exp(-x)) / 2", |x| x.cosh(), Input |x| x.sinh(), ANY;
+    cosh ["_npi_cosh", "_sparse_cosh"], "(exp(x) + exp(-x)) / 2", |x| x.cosh(), Input |x| x.sinh(), ANY;
     arcsinh ["_npi_arcsinh", "_sparse_arcsinh"], "the number whose sinh is x", |x| asinh(x), Input |x| num(1.) / x.hypot(num(1.)), ANY;
-    arccosh ["_npi_arccosh"], "the number whose cosh is x\nnan below 1.", |x| acosh(x), Input |x| num(1.) / ((x - num(1.)).sqrt() * (x + num(1.)).sqrt()), [1.2, 1.9, 3.3];
+    arccosh ["_npi_arccosh", "_sparse_arccosh"], "the number whose cosh is x\nnan below 1.", |x| acosh(x), Input |x| num(1.) / ((x - num(1.)).sqrt() * (x + num(1.)).sqrt()), [1.2, 1.9, 3.3];
     arctanh ["_npi_arctanh", "_sparse_arctanh"], "the number whose tanh is x\nnan outside of [-1, 1].",
         |x| x.atanh(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)), INSIDE;
     degrees ["_npi_degrees", "_sparse_degrees"], "x * 180 / pi", |x| x * num(180. / std::f64::consts::PI), Input |_x| num(180. / std::f64::consts::PI), ANY;
     radians ["_npi_radians", "_sparse_radians"], "x * pi / 180", |x| x * num(std::f64::consts::PI / 180.), Input |_x| num(std::f64::consts::PI / 180.), ANY;
-    gamma ["_sparse_gamma"], "the gamma function of x\nExact for the factorials; inf at 0, nan at negative integers.", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
-    gammaln ["_sparse_gammaln"], "log(abs(gamma(x)))\ninf at 0 and negative integers.", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
+    gamma ["_npx_gamma", "_sparse_gamma"], "the gamma function of x\nExact for the factorials; inf at 0, nan at negative integers.", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
+    gammaln ["_npx_gammaln", "_sparse_gammaln"], "log(abs(gamma(x)))\ninf at 0 and negative integers.", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
     erf ["_npx_erf"], "2 / sqrt(pi) * integral of exp(-t * t) for t from 0 to x",
         |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
     erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",

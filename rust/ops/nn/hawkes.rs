@@ -50,7 +50,7 @@ pub fn operators() -> Vec<OpDef> {
     let forward = OpDef::plain("_contrib_hawkesll")
         .doc(DOC)
         .inputs_are(&INPUTS)
-        .outputs_are(&["output0", "output1"])
+        .outputs_are(&["output", "out_state"])
         .infer_shape(infer_shape)
         .infer_type(infer_type)
         .gradient(Gradient::declared("_backward_hawkesll", |_, _, _| {

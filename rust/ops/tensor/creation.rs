@@ -221,7 +221,8 @@ pub fn operators() -> Vec<OpDef> {
         |attrs| Ok(Shape::new(&[attrs.get::<LinspaceParam>().num.into()])),
         |attrs| attrs.get::<LinspaceParam>().dtype,
         self::linspace,
-    );
+    )
+    .aliases(&["_npi_linspace"]);
     let mut all = vec![full, arange, linspace, eye];
     all.extend(filled);
     all

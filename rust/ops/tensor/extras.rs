@@ -1,7 +1,7 @@
 //! Smaller operators: `hard_sigmoid`, the quadratic of the tutorials, gradient scaling,
 //! `_split_v2`, `_slice_assign_scalar`, `reshape_like`, `_contrib_arange_like`.
 
-use super::common::{all_known, copy_view, elementwise, from_first, wanted, write_f64, zero_view};
+use super::common::{all_known, copy_view, elementwise, wanted, write_f64, zero_view};
 use super::kernel;
 use super::parts::{SliceParam, copy_views, pieces, region_ranges, shaped_like, taken};
 use crate::dtype::Element;
@@ -238,10 +238,10 @@ fn split_v2() -> Vec<OpDef> {
                 n => (0..n).map(|i| format!("output{i}")).collect(),
             })
             .infer_shape(|attrs, inputs, outputs| {
-                if !inputs[0].is_known() {
+                let p: &SplitV2Param = attrs.get();
+                if !inputs[0].rank_known() || inputs[0].dims()[inputs[0].axis(p.axis.into())?] < 0 {
                     return Ok(false);
                 }
-                let p: &SplitV2Param = attrs.get();
                 let (axis, widths) = cut(p, &inputs[0])?;
                 for (out, &width) in outputs.iter_mut().zip(&widths) {
                     let mut piece = inputs[0].clone();
@@ -396,10 +396,15 @@ fn arange_like() -> OpDef {
         .inputs_are(&[("data", "Gives shape and dtype.")])
         .ignores(&[0])
         .infer_shape(|attrs, inputs, outputs| {
-            from_first(inputs, outputs, |s| match attrs.get::<ArangeLikeParam>().axis {
-                None => Ok(s.clone()),
-                Some(a) => Ok(Shape::new(&[s.dims()[s.axis(a.into())?]])),
-            })
+            if inputs[0].rank_known() {
+                let data = &inputs[0];
+                let out = match attrs.get::<ArangeLikeParam>().axis {
+                    None => data.clone(),
+                    Some(a) => Shape::new(&[data.dims()[data.axis(a.into())?]]),
+                };
+                assign_shape(&mut outputs[0], "output", &out)?;
+            }
+            Ok(all_known(inputs, outputs))
         })
         .infer_type(same_type)
         .gradient(Gradient::Zero)

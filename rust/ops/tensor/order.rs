@@ -161,6 +161,7 @@ fn sorts() -> Vec<OpDef> {
         OpDef::new::<SortParam>("sort")
             .aliases(&["_npi_sort"])
             .doc(&sort)
+            .outputs_are(&["output0"])
             .inputs_are(&[("data", "The input array.")])
             .infer_shape(|attrs, inputs, outputs| {
                 from_first(inputs, outputs, |s| whole_shape(s, attrs.get::<SortParam>().axis))

@@ -207,7 +207,7 @@ pub fn operators() -> Vec<OpDef> {
         ),
         sampler::<RandintParam>(
             "_random_randint",
-            &["random_randint"],
+            &["random_randint", "_npi_random_randint"],
             "Draws integers from low (included) to high (excluded), all equally likely.\n\nint32 (default) or int64; \
              `high` must be above `low`.\n\nExamples\n--------\n>>> nd.random.randint(0, 10, shape=(2, 3)).shape\n(2, 3)\n",
             |attrs| shape_of(&attrs.get::<RandintParam>().shape),

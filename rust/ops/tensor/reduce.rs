@@ -351,6 +351,7 @@ fn norms() -> [OpDef; 2] {
     let what = "norm (sum of absolute values or root of the sum of squares, by `ord`)";
     [
         reduction::<NormParam>("norm", norm_axes, norm, all_deps("_backward_norm"))
+            .aliases(&["_sparse_norm"])
             .doc(&doc(what, "norm", "[2.236068 5.      ]", remark))
             .infer_type(norm_type),
         backward::<NormParam>("_backward_norm", norm_backward),
@@ -383,7 +384,7 @@ fn arg_shape(from: &Shape, axis: Option<i64>, keepdims: bool) -> Result<Shape> {
     Ok(if shape.ndim() == 0 { Shape::new(&[1]) } else { shape })
 }
 
-/// Positions as floats, as old programs expect them.
+/// Positions as floats, as old programs expect them, or as integers.
 fn arg(call: &Call<'_>, axis: Option<i64>, greatest: bool) -> Result<()> {
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
     let (count, n, step) = rows(x.shape(), axis)?;
@@ -396,11 +397,19 @@ fn arg(call: &Call<'_>, axis: Option<i64>, greatest: bool) -> Result<()> {
         ));
     }
     with_dtype!(x.dtype(), T => {
-        let (x, y) = (Shared(x.as_ptr::<T>()), Shared(out.as_ptr::<f32>()));
+        let (x, y) = (Shared(x.as_ptr::<T>()), Shared(out.ptr()));
+        let whole = out.dtype() == DType::I64;
         parallel_for(count, ((1 << 14) / n).max(1), |range| for r in range {
             let first = r / step * step * n + r % step;
-            // SAFETY: the row lies in the input, the result in the output.
-            unsafe { *y.at(r) = arg_extreme(x.at(first).cast_const(), n, step, greatest) as f32 };
+            // SAFETY: the row lies in the input, the result in the output, which is int64 or
+            // float32.
+            unsafe {
+                let at = arg_extreme(x.at(first).cast_const(), n, step, greatest);
+                match whole {
+                    true => *y.ptr().cast::<i64>().add(r) = at as i64,
+                    false => *y.ptr().cast::<f32>().add(r) = at as f32,
+                }
+            }
         });
     });
     Ok(())

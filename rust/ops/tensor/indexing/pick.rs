@@ -56,11 +56,11 @@ fn picked(p: &PickParam, data: &Shape, index: &View) -> Result<Vec<usize>> {
 
 fn pick_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let p: &PickParam = attrs.get();
-    if !inputs[0].is_known() {
+    if !inputs[0].rank_known() {
         return Ok(false);
     }
     let data = inputs[0].clone();
-    let axis = pick_lines(p, &data)?.3;
+    let axis = p.axis.map(|a| data.axis(a.into())).transpose()?;
     let dims = data.dims().iter().enumerate();
     let kept: Shape =
         dims.clone().map(|(i, &d)| if axis.is_none_or(|a| a == i) { 1 } else { d }).collect();

@@ -41,7 +41,7 @@ pub(in crate::ops) fn take_axis(attrs: &Attrs, data: &Shape) -> Result<usize> {
 }
 
 fn take_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
-    if !inputs[0].is_known() || !inputs[1].is_known() {
+    if !inputs[0].rank_known() || !inputs[1].rank_known() {
         return Ok(false);
     }
     let axis = take_axis(attrs, &inputs[0])?;

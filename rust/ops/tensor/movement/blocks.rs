@@ -1,6 +1,7 @@
 //! `depth_to_space` and `space_to_depth`.
 
-use super::{Path, data, moving, text};
+use super::assign_shape;
+use super::{Path, data, moving_partly, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef};
 use crate::params;
@@ -56,10 +57,26 @@ fn space_to_depth(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     Ok(Path { out: Dims::from_slice(&[n, c * b * b, h / b, w / b]), dims, start: 0, strides })
 }
 
+/// Extents of the output from those of the input that are known; a rule for each axis.
+fn blocks_part(attrs: &Attrs, inputs: &[Shape], outputs: &mut [Shape], deep: bool) -> Result<()> {
+    let &[n, c, h, w] = inputs[0].dims() else { return Ok(()) };
+    let b = i64::from(attrs.get::<BlockParam>().block_size);
+    if b <= 0 {
+        return Ok(()); // refused once all extents are known
+    }
+    let up = |d: i64, by: i64| if d < 0 { -1 } else { d.saturating_mul(by) };
+    let down = |d: i64, by: i64| if d < 0 { -1 } else { d / by };
+    let out = match deep {
+        true => [n, up(c, b * b), down(h, b), down(w, b)],
+        false => [n, down(c, b * b), up(h, b), up(w, b)],
+    };
+    assign_shape(&mut outputs[0], "output", &Shape::new(&out))
+}
+
 pub fn operators() -> Vec<OpDef> {
     [
-        moving(data(OpDef::new::<BlockParam>("depth_to_space")).doc(&text("Moves blocks of channels into space: ``(N, C, H, W)`` becomes ``(N, C / b^2, H b, W b)``.", "Channels that do not divide are an error.", "nd.depth_to_space(nd.ones((1, 4, 2, 2)), block_size=2).shape\n(1, 1, 4, 4)")), depth_to_space),
-        moving(data(OpDef::new::<BlockParam>("space_to_depth")).doc(&text("Moves blocks of space into channels: ``(N, C, H, W)`` becomes ``(N, C b^2, H / b, W / b)``.", "Extents that do not divide are an error.", "nd.space_to_depth(nd.ones((1, 1, 4, 4)), block_size=2).shape\n(1, 4, 2, 2)")), space_to_depth),
+        moving_partly(data(OpDef::new::<BlockParam>("depth_to_space")).doc(&text("Moves blocks of channels into space: ``(N, C, H, W)`` becomes ``(N, C / b^2, H b, W b)``.", "Channels that do not divide are an error.", "nd.depth_to_space(nd.ones((1, 4, 2, 2)), block_size=2).shape\n(1, 1, 4, 4)")), depth_to_space, |attrs, inputs, outputs| blocks_part(attrs, inputs, outputs, false)),
+        moving_partly(data(OpDef::new::<BlockParam>("space_to_depth")).doc(&text("Moves blocks of space into channels: ``(N, C, H, W)`` becomes ``(N, C b^2, H / b, W / b)``.", "Extents that do not divide are an error.", "nd.space_to_depth(nd.ones((1, 1, 4, 4)), block_size=2).shape\n(1, 4, 2, 2)")), space_to_depth, |attrs, inputs, outputs| blocks_part(attrs, inputs, outputs, true)),
     ]
     .concat()
 }

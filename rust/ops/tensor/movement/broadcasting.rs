@@ -1,7 +1,7 @@
 //! `broadcast_to`, `broadcast_axis` and `broadcast_like`.
 
 use super::super::parts::axis_flags;
-use super::{Path, data, like, moving, text};
+use super::{Path, assign_shape, data, like, moving, moving_partly, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef, Tuple};
 use crate::params;
@@ -30,7 +30,7 @@ params! {
     }
 }
 
-fn repeat_to(s: &Shape, out: Dims) -> Result<Path> {
+pub(in crate::ops) fn repeat_to(s: &Shape, out: Dims) -> Result<Path> {
     let mut strides = s.strides();
     for (axis, stride) in strides.iter_mut().enumerate() {
         if s.dims()[axis] != out[axis] {
@@ -86,11 +86,32 @@ fn broadcast_like(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     repeat_to(s, out)
 }
 
+/// The extents that are known of the shape to which `broadcast_like` repeats.
+fn broadcast_like_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
+    let (s, like, p) = (&inputs[0], &inputs[1], attrs.get::<BroadcastLikeParam>());
+    if !like.rank_known() {
+        return Ok(());
+    }
+    let out = match (&p.lhs_axes, &p.rhs_axes) {
+        (Some(l), Some(r)) if l.len() == r.len() && s.rank_known() => {
+            let mut out = s.clone();
+            for (&a, &b) in l.iter().zip(r) {
+                let axis = s.axis(a)?;
+                out.dims_mut()[axis] = like.dims()[like.axis(b)?];
+            }
+            out
+        }
+        (None, None) => like.clone(),
+        _ => return Ok(()),
+    };
+    assign_shape(&mut outputs[0], "output", &out)
+}
+
 pub fn operators() -> Vec<OpDef> {
     [
         moving(data(OpDef::new::<BroadcastToParam>("broadcast_to")).doc(&text("Repeats axes of extent 1 to a shape.", "The gradient sums over the repetitions. Extents that fit neither way are an error.", "nd.broadcast_to(nd.ones((1, 3)), shape=(4, 0)).shape\n(4, 3)")), broadcast_to),
         moving(data(OpDef::new::<BroadcastAxisParam>("broadcast_axis")).aliases(&["broadcast_axes"]).doc(&text("Repeats some axes of extent 1.", "The gradient sums over the repetitions. An axis of another extent is an error.", "nd.broadcast_axis(nd.ones((1, 3)), axis=0, size=4).shape\n(4, 3)")), broadcast_axis),
-        moving(like(OpDef::new::<BroadcastLikeParam>("broadcast_like"), "lhs", "rhs").doc(&text("Repeats axes of extent 1 of ``lhs`` to the extents of ``rhs``.", "The gradient sums over the repetitions.", "nd.broadcast_like(nd.ones((1, 3)), nd.ones((4, 3))).shape\n(4, 3)")), broadcast_like),
+        moving_partly(like(OpDef::new::<BroadcastLikeParam>("broadcast_like"), "lhs", "rhs").doc(&text("Repeats axes of extent 1 of ``lhs`` to the extents of ``rhs``.", "The gradient sums over the repetitions.", "nd.broadcast_like(nd.ones((1, 3)), nd.ones((4, 3))).shape\n(4, 3)")), broadcast_like, broadcast_like_part),
     ]
     .concat()
 }

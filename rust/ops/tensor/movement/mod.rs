@@ -2,7 +2,7 @@
 //! output walks over its input; the gradient is the same walk in the opposite direction.
 
 mod blocks;
-mod broadcasting;
+pub(in crate::ops) mod broadcasting;
 mod diagonal;
 
 use super::common::{all_known, wanted, zero_view};
@@ -262,6 +262,33 @@ fn repeat(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     Ok(Path { out, dims, start: 0, strides })
 }
 
+/// The extents on axes that are not repeated, and the repeated one where it is known.
+fn repeat_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
+    let p = attrs.get::<RepeatParam>();
+    let (Some(axis), true) = (p.axis, inputs[0].rank_known()) else { return Ok(()) };
+    let mut out = inputs[0].clone();
+    let axis = out.axis(axis.into())?;
+    let extent = &mut out.dims_mut()[axis];
+    *extent = if *extent < 0 { -1 } else { extent.saturating_mul(i64::from(p.repeats).max(0)) };
+    assign_shape(&mut outputs[0], "output", &out)
+}
+
+/// The extents of the second input on the axes that are cut, those of the data on others.
+fn slice_like_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
+    let (s, like) = (&inputs[0], &inputs[1]);
+    if !s.rank_known() || !like.rank_known() {
+        return Ok(());
+    }
+    let axes = &attrs.get::<SliceLikeParam>().axes;
+    let all: Vec<i64> = (0..s.ndim() as i64).collect();
+    let mut out = s.clone();
+    for &a in if axes.is_empty() { &all[..] } else { &axes[..] } {
+        let axis = s.axis(a)?;
+        out.dims_mut()[axis] = like.dims().get(axis).copied().unwrap_or(-1);
+    }
+    assign_shape(&mut outputs[0], "output", &out)
+}
+
 fn text(what: &str, notes: &str, example: &str) -> String {
     format!(
         "{what}\n\nNotes\n-----\n{notes} Any dtype; the output has that of the data.\n\nExamples\n--------\n>>> {example}\n"
@@ -282,13 +309,14 @@ fn like(def: OpDef, data: &str, shape: &str) -> OpDef {
 pub fn operators() -> Vec<OpDef> {
     let none = "An axis out of range is an error.";
     let own = [
-        moving(
+        moving_partly(
             like(OpDef::new::<SliceLikeParam>("slice_like"), "data", "shape_like").doc(&text(
                 "The leading part of the data with the extents of ``shape_like``.",
                 "An extent larger than the data's is an error.",
                 "nd.slice_like(nd.ones((4, 5)), nd.ones((2, 3))).shape\n(2, 3)",
             )),
             slice_like,
+            slice_like_part,
         ),
         moving_partly(
             data(OpDef::new::<ReverseParam>("reverse")).aliases(&["flip"]).doc(&text(
@@ -310,7 +338,7 @@ pub fn operators() -> Vec<OpDef> {
             tile,
             tile_part,
         ),
-        moving(
+        moving_partly(
             data(OpDef::new::<RepeatParam>("repeat"))
                 .doc(&text(
                     "Repeats each element.",
@@ -319,6 +347,7 @@ pub fn operators() -> Vec<OpDef> {
                 ))
                 .aliases(&["_np_repeat"]),
             repeat,
+            repeat_part,
         ),
     ];
     let own = own.concat();

@@ -262,7 +262,7 @@ fn split() -> OpDef {
         .inputs_are(&[("data", "The input array.")])
         .output_names_by(|attrs| {
             let n = attrs.get::<SliceChannelParam>().num_outputs;
-            if n == 1 { vec!["output".into()] } else { (0..n).map(|i| format!("output{i}")).collect() }
+            (0..n).map(|i| format!("output{i}")).collect()
         })
         .infer_shape(split_shape)
         .infer_type(same_type)

@@ -61,8 +61,7 @@ fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)
         return Ok(ranges);
     }
     let range = slice_range(extent, Some(p.begin as i64), p.end.map(i64::from), 1);
-    if p.begin as i64 >= extent.max(1) || (p.begin as i64) < -extent || (range.2 == 0 && extent > 0)
-    {
+    if extent > 0 && (p.begin as i64 >= extent || (p.begin as i64) < -extent || range.2 == 0) {
         let end = p.end.map_or("None".to_owned(), |e| e.to_string());
         return Err(Error::value(format!(
             "slice [{}, {end}) of axis {axis} with extent {extent} is empty or out of range",
@@ -148,7 +147,7 @@ fn slicing<P: crate::operator::ParamStruct>(name: &str, ranges: Ranges) -> [OpDe
 
 fn slice_assign() -> OpDef {
     OpDef::new::<SliceParam>("_slice_assign")
-        .aliases(&["_crop_assign"])
+        .aliases(&["_crop_assign", "_npi_slice_assign"])
         .doc("Returns lhs with the region that `slice` would take replaced by rhs.\n\nExamples\n--------\n>>> nd._internal._slice_assign(nd.ones((4,)), nd.zeros((2,)), begin=(1,), end=(3,))\n[1. 0. 0. 1.]\n")
         .inputs_are(&[("lhs", "The array."), ("rhs", "The new region.")])
         .infer_shape(|attrs, inputs, outputs| {

@@ -59,7 +59,7 @@ fn swap_order(attrs: &Attrs, of: &Shape) -> Result<Vec<usize>> {
 }
 
 /// An operator that reorders axes, and its gradient, which reorders them back.
-fn reorders<P: ParamStruct>(
+pub(in crate::ops) fn reorders<P: ParamStruct>(
     name: &str,
     order: fn(&Attrs, &Shape) -> Result<Vec<usize>>,
 ) -> [OpDef; 2] {

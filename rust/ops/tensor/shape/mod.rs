@@ -1,8 +1,9 @@
 //! Operators that return the same elements in another shape or order of axes.
 
-mod axes;
+pub(in crate::ops) mod axes;
 mod reshape;
 
+use super::common::at_least_1d;
 use super::kernel;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -56,6 +57,11 @@ fn both_ways(
 }
 
 fn squeezed(attrs: &Attrs, from: &Shape) -> Result<Shape> {
+    squeezed_to_any_rank(attrs, from).map(at_least_1d)
+}
+
+/// The extents that stay, which may be none.
+pub(in crate::ops) fn squeezed_to_any_rank(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     let p = attrs.get::<SqueezeParam>();
     let mut remove = vec![false; from.ndim()];
     match &p.axis {
@@ -75,8 +81,7 @@ fn squeezed(attrs: &Attrs, from: &Shape) -> Result<Shape> {
             }
         }
     }
-    let kept: Shape = (0..from.ndim()).filter(|&i| !remove[i]).map(|i| from.dims()[i]).collect();
-    Ok(if kept.ndim() == 0 { Shape::new(&[1]) } else { kept })
+    Ok((0..from.ndim()).filter(|&i| !remove[i]).map(|i| from.dims()[i]).collect())
 }
 
 /// Where `expand_dims` puts its axis among the `ndim` of the input.
@@ -163,6 +168,7 @@ fn extents() -> [OpDef; 2] {
                 if all { "extents" } else { "number of elements" },
                 if all { "2 3" } else { "6" }
             ))
+            .aliases(if all { &["_npx_shape_array"] } else { &[] })
             .inputs_are(&[("data", "The array.")])
             .ignores(&[0])
             .infer_shape(from_input(move |_, from| Ok(Shape::new(&[if all { from.ndim() as i64 } else { 1 }]))))

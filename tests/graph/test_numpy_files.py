@@ -1,0 +1,124 @@
+"""Symbols of networks that were written with MXNet's NumPy interface: nodes `_np_*`, `_npi_*` and
+`_npx_*` are loaded, inferred, run, differentiated, and saved under their names.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import nd, sym
+
+F = sym._internal
+
+
+def attention():
+    """Attention of two heads, as such networks write it."""
+    x, mask = sym.Variable("x"), sym.Variable("mask")
+
+    def heads(name):
+        part = sym.FullyConnected(x, num_hidden=4, flatten=False, name=name)
+        return F._np_transpose(F._npx_reshape(part, newshape=(-2, -2, 2, -1)), axes=(0, 2, 1, 3))
+
+    query, key, value = map(heads, ("query", "key", "value"))
+    scores = F._npi_matmul(query, sym.SwapAxis(key, dim1=2, dim2=3))
+    scores = F._npi_true_divide_scalar(scores, scalar=2.0, is_int=False)
+    scores = F._npi_where_rscalar(sym.expand_dims(mask, axis=1), scores, scalar=-1e4)
+    weights = sym.softmax(scores, axis=-1)
+    mixed = F._np_transpose(F._npi_matmul(weights, value), axes=(0, 2, 1, 3))
+    result = F._npi_add(F._npx_reshape(mixed, newshape=(-2, -2, -5)), x)
+    return sym.Group([result, F._np_sum(weights, axis=(1, 2))])
+
+
+def attention_in_numpy(x, mask, **w):
+    def heads(name):
+        part = x @ w[f"{name}_weight"].T + w[f"{name}_bias"]
+        return part.reshape(*x.shape[:2], 2, -1).transpose(0, 2, 1, 3)
+
+    query, key, value = map(heads, ("query", "key", "value"))
+    scores = np.where(mask[:, None] != 0, query @ key.swapaxes(2, 3) / 2, -1e4)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    mixed = (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape)
+    return mixed + x, weights.sum((1, 2))
+
+
+@pytest.fixture(autouse=True)
+def with_np_shape():
+    with mx.np_shape(True):
+        yield
+
+
+def test_a_network_is_saved_loaded_and_run():
+    saved = attention().tojson()
+    ops = {node["op"] for node in json.loads(saved)["nodes"]}
+    assert {"_npi_add", "_npi_matmul", "_np_sum", "_npx_reshape", "_np_transpose"} <= ops
+    loaded = sym.load_json(saved)
+    assert loaded.tojson() == saved
+    rng = np.random.RandomState(3)
+    exe = loaded.simple_bind(mx.cpu(), x=(2, 3, 4), mask=(2, 3, 3))
+    given = {n: rng.uniform(-1, 1, a.shape).astype("float32") for n, a in exe.arg_dict.items()}
+    given["mask"] = np.tril(np.ones((2, 3, 3), "float32"))
+    for result, wanted in zip(exe.forward(True, **given), attention_in_numpy(**given)):
+        assert result.shape == wanted.shape
+        np.testing.assert_allclose(result.asnumpy(), wanted, rtol=1e-4, atol=1e-5)
+    exe.backward([nd.ones(o.shape) for o in exe.outputs])
+    # The rows of the weights sum to one: only the first output depends on what they are made of.
+    step = {**given, "value_weight": given["value_weight"] + 1e-2}
+    change = attention_in_numpy(**step)[0].sum() - attention_in_numpy(**given)[0].sum()
+    np.testing.assert_allclose(
+        exe.grad_dict["value_weight"].asnumpy().sum() * 1e-2, change, rtol=1e-2
+    )
+
+
+def test_all_axes_are_reduced_to_a_scalar():
+    x = sym.Variable("x")
+    for name in ("_np_sum", "_np_prod", "_npi_mean", "_np_max", "_np_min", "_npi_argmax"):
+        made = getattr(F, name)(x)
+        assert made.infer_shape(x=(2, 3))[1] == [()], name
+        assert made.infer_shape_partial(x=(-1, 3))[1] == [()], name
+    assert F._np_any(x).infer_type(x="float32")[1] == [np.bool_]
+    assert F._npi_argmin(x).infer_type(x="float32")[1] == [np.int64]
+
+
+def test_what_is_not_calculated_is_refused_by_name():
+    x, whole = nd.ones((2,)), nd.ones((2,), dtype="int32")
+    ops = nd._internal
+    refused = [
+        (lambda: ops._npi_add(x, whole), "_npi_add"),
+        (lambda: ops._npi_true_divide(whole, whole), "expected a float"),
+        (lambda: ops._npi_mean(whole), "expected a float"),
+        (
+            lambda: ops._np_sum(x, dtype="float64"),
+            "invalid dtype 'float64': expected None or float32",
+        ),
+        (lambda: ops._np_sum(x, initial=1.0), "invalid initial '1': expected None"),
+        (lambda: ops._np_max(x, axis=()), r"invalid axis '\(\)'"),
+        (lambda: ops._np_moveaxis(x, source=(0, 0), destination=(0, 0)), "invalid source"),
+        (lambda: ops._np_reshape(x, newshape=(3,)), "another number of elements"),
+        (lambda: ops._npx_reshape(x, newshape=(-3,)), "extent is not 1"),
+        (lambda: ops._npi_broadcast_to(nd.ones((2, 2)), shape=(2,)), "has more axes"),
+        (lambda: ops._npi_matmul(nd.ones((2, 3)), nd.ones((2, 3))), "do not fit"),
+        (lambda: ops._np_diagonal(x), "expected at least two axes"),
+        (lambda: ops._npi_bitwise_and(x, x), "expected integers or bool"),
+        (lambda: ops._npi_tril(x), "expected at least two axes"),
+    ]
+    for call, message in refused:
+        with pytest.raises(mx.MXNetError, match=message):
+            call()
+
+
+def test_special_numbers():
+    x = nd.array([float("nan"), float("inf"), -float("inf"), 2])
+    ops = nd._internal
+    most = float(np.finfo(np.float32).max)
+    assert ops._npi_nan_to_num(x, nan=1).asnumpy().tolist() == [1, most, -most, 2]
+    assert ops._npi_nan_to_num(x, posinf=5, neginf=6).asnumpy().tolist() == [0, 5, 6, 2]
+    assert ops._npi_isinf(x).asnumpy().tolist() == [False, True, True, False]
+    assert ops._npi_not_equal(x, x).asnumpy().tolist() == [True, False, False, False]
+    x.attach_grad()
+    with mx.autograd.record():
+        y = ops._npi_nan_to_num(x)
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [0, 0, 0, 1]
