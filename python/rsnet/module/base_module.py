@@ -322,22 +322,22 @@ class BaseModule:
     def _train_epoch(
         self,
         train_data: Any,
-        metric: Any,
+        eval_metric: Any,
         epoch: int,
         callbacks: Callbacks,
         monitor: Any,
         shown: Progress,
-        names: dict[str, Any],
+        more: dict[str, Any],
     ) -> list[tuple[str, float]]:
         """Runs one epoch, a batch read ahead; the metric's values at its end, before callbacks.
 
-        These find `names`, the variables of `fit`, in `locals`, beside those of this method.
+        These find `more`, the variables of `fit`, in `locals`, beside those of this method.
         """
-        metric.reset()
+        eval_metric.reset()
         shown.start_epoch()
         data_iter = iter(train_data)
         next_data_batch = next_batch(data_iter)
-        values: list[tuple[str, float]] = metric.get_global_name_value()
+        values: list[tuple[str, float]] = eval_metric.get_global_name_value()
         nbatch = 0
         while next_data_batch is not None:
             data_batch = next_data_batch
@@ -350,18 +350,17 @@ class BaseModule:
             if next_data_batch is not None:
                 self.prepare(next_data_batch)
             if isinstance(data_batch, list):
-                self.update_metric(metric, [b.label for b in data_batch], pre_sliced=True)
+                self.update_metric(eval_metric, [b.label for b in data_batch], pre_sliced=True)
             else:
-                self.update_metric(metric, data_batch.label)
+                self.update_metric(eval_metric, data_batch.label)
             if monitor is not None:
                 monitor.toc_print()
             if end_of_batch:
-                values = metric.get_global_name_value()
+                values = eval_metric.get_global_name_value()
             if callbacks is not None:
                 shown.clear()  # callbacks may log
-                seen = {**names, **locals(), "eval_metric": metric}
-                call_all(callbacks, BatchEndParam(epoch, nbatch, metric, seen))
-            shown.batch_done(epoch, metric)
+                call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, {**more, **locals()}))
+            shown.batch_done(epoch, eval_metric)
             nbatch += 1
         return values
 
