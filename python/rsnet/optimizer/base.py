@@ -12,6 +12,7 @@ import numpy as np
 from .. import engine
 from .. import ndarray as nd
 from .._warnings import warn
+from ..base import shown
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 
@@ -123,6 +124,11 @@ class Optimizer:
         multi_precision: bool = False,
         param_dict: dict[int, Any] | None = None,
     ) -> None:
+        numbers = {"rescale_grad": rescale_grad, "wd": wd}
+        optional = {"clip_gradient": clip_gradient, "learning_rate": learning_rate}
+        for name, value in {**numbers, **optional}.items():
+            if name in numbers or value is not None:
+                self._check_number(name, value)
         self.rescale_grad = rescale_grad
         self.wd = wd
         self.clip_gradient = clip_gradient
@@ -149,6 +155,12 @@ class Optimizer:
         self.set_lr_mult({})
         self.set_wd_mult({})
 
+    def _check_number(self, name: str, value: Any) -> None:
+        # Not a text of one either: it would fail only in the first update.
+        if not hasattr(value, "__float__"):
+            kind = type(self).__name__
+            raise TypeError(f"optimizer {kind}: invalid {name} {shown(value)}: expected a number")
+
     @property
     def learning_rate(self) -> float:
         """The rate of the next update, before a parameter's multiplier."""
@@ -159,6 +171,8 @@ class Optimizer:
 
         Raises
         ------
+        TypeError
+            It is no number.
         UserWarning
             If a scheduler decides it.
         """
@@ -168,6 +182,7 @@ class Optimizer:
                 "set_learning_rate can mutate the value of the learning rate of the optimizer only "
                 "when the LRScheduler of the optimizer is undefined."
             )
+        self._check_number("learning_rate", lr)
         self.lr = lr
 
     def _from_symbol(self, key: str) -> dict[Any, float]:
@@ -324,6 +339,15 @@ def _push_together(weights: Sequence[NDArray], update: Callable[[int], None]) ->
         engine.set_bulk_size(before)
 
 
+def _form(state: Any) -> str:
+    """What a state consists of, in words."""
+    if isinstance(state, NDArray):
+        return f"an array {state.shape}"
+    if isinstance(state, tuple):
+        return f"({', '.join(map(_form, state))})"
+    return "None" if state is None else f"a {type(state).__name__}"
+
+
 class Updater:
     """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index.
 
@@ -349,9 +373,23 @@ class Updater:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
         elif not self.states_synced.get(index, True):
+            self._check_loaded(index, weight)
             self.states[index] = self.sync_state_context(self.states[index], weight.context)
         self.states_synced[index] = True
         return self.states[index]
+
+    def _check_loaded(self, index: Any, weight: NDArray) -> None:
+        """Raises a ValueError where a loaded state is not one that the optimizer makes."""
+        optimizer = self.optimizer
+        own = _form(optimizer.create_state_multi_precision(index, weight))
+        found = _form(self.states[index])
+        if found != own:
+            param = optimizer.param_dict.get(index)
+            name = optimizer.idx2name.get(index, index) if param is None else param.name
+            raise ValueError(
+                f"invalid loaded state of parameter '{name}': expected {own}, as "
+                f"{type(optimizer).__name__} makes, got {found}: it may be of another optimizer"
+            )
 
     def sync_state_context(self, state: Any, context: Any) -> Any:
         """The state with its arrays on `context`; those that are there already are not copied."""
