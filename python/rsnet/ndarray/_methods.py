@@ -320,6 +320,11 @@ def _reduce(self: NDArray) -> tuple[Any, ...]:
     return _rebuild, (bytes(_io.dumps_record(self)),)
 
 
+def _as_nd_ndarray(self: NDArray) -> NDArray:
+    """The array itself: there is one kind of arrays."""
+    return self
+
+
 def _rebuild(state: bytes) -> Any:
     return _io.loads_record(state)
 
@@ -340,6 +345,7 @@ def _install() -> None:
         "__reduce__": _reduce,
         "as_in_context": _as_in_context,
         "as_in_ctx": _as_in_context,
+        "as_nd_ndarray": _as_nd_ndarray,
         "asscalar": _asscalar,
         "astype": _astype,
         "attach_grad": _attach_grad,

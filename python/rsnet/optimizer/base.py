@@ -221,6 +221,12 @@ class Optimizer:
     def _get_wd(self, index: int) -> float:
         return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
 
+    def _get_lrs(self, indices: Sequence[int]) -> list[float]:
+        return [self._get_lr(index) for index in indices]
+
+    def _get_wds(self, indices: Sequence[int]) -> list[float]:
+        return [self._get_wd(index) for index in indices]
+
     def _update_count(self, index: int) -> int:
         count = self._index_update_count.get(index, self.begin_num_update) + 1
         self._index_update_count[index] = count
@@ -275,8 +281,8 @@ class Optimizer:
         for index in indices:
             self._update_count(index)
         common = {
-            "lrs": [self._get_lr(index) for index in indices],
-            "wds": [self._get_wd(index) for index in indices],
+            "lrs": self._get_lrs(indices),
+            "wds": self._get_wds(indices),
             "rescale_grad": self.rescale_grad,
         }
         if self.clip_gradient:
