@@ -11,10 +11,11 @@ import functools
 import importlib
 import sys
 import types
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import _core
 from .._mxnet_names import why_missing_in
+from .._on_demand import import_on_demand
 from .._operators import registry
 
 _PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
@@ -33,6 +34,8 @@ def _home(name: str) -> tuple[str, str]:
     return "op", name
 
 
+# What `nd.sparse` has beside operators.
+_SPARSE_CLASSES = ("BaseSparseNDArray", "CSRNDArray", "RowSparseNDArray")
 # Namespaces that are files of their own; functions of the registry are added to them.
 _WRITTEN = ("random",)
 
@@ -52,8 +55,10 @@ def _module(name: str) -> types.ModuleType:
     return sys.modules[full]
 
 
-def _missing(namespace: str, name: str) -> NoReturn:
+def _missing(namespace: str, name: str) -> Any:
     """A namespace's ``__getattr__``."""
+    if namespace == "sparse" and name in _SPARSE_CLASSES:
+        return getattr(import_on_demand(f"{_PACKAGE}._sparse"), name)
     text = f"module '{_PACKAGE}.{namespace}' has no attribute {name!r}"
     raise AttributeError(why_missing_in(namespace, name) or text)
 
