@@ -7,7 +7,7 @@ A `DataIter` yields `DataBatch`es: `NDArrayIter` makes them from arrays in memor
 """
 
 from .._mxnet_names import module_getattr
-from .base import DataBatch, DataDesc, DataIter, NDArrayIter, ResizeIter
+from .base import DataBatch, DataDesc, DataIter, MXDataIter, NDArrayIter, ResizeIter
 from .files import CSVIter, LibSVMIter, MNISTIter
 from .image_records import (
     ImageDetRecordIter,
@@ -16,7 +16,6 @@ from .image_records import (
     ImageRecordIter_v1,
     ImageRecordUInt8Iter,
     ImageRecordUInt8Iter_v1,
-    MXDataIter,
 )
 from .prefetching import PrefetchingIter
 

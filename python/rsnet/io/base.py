@@ -15,7 +15,7 @@ import numpy as np
 from ..base import shown
 from ..ndarray import NDArray, array, concat, take, tile
 
-__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
+__all__ = ["DataDesc", "DataBatch", "DataIter", "MXDataIter", "NDArrayIter", "ResizeIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -137,7 +137,13 @@ class DataIter:
         return 0
 
 
-def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+class MXDataIter(DataIter):
+    """Base of iterators over files: `MNISTIter`, `CSVIter`, `LibSVMIter`, and those over record
+    files of images.
+    """
+
+
+def named_arrays(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
     """The arrays of `source` by name: one array, a list of arrays or a dict, sorted by key."""
     if source is None:
         source = []
@@ -242,8 +248,8 @@ class NDArrayIter(DataIter):
             )
         if batch_size < 1:
             raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
-        self.data = _named(data, data_name, allow_empty=False)
-        self.label = _named(label, label_name, allow_empty=True)
+        self.data = named_arrays(data, data_name, allow_empty=False)
+        self.label = named_arrays(label, label_name, allow_empty=True)
         lengths = {name: len(x) for name, x in self.data + self.label}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"invalid numbers of rows {lengths}: expected one number for all")

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base import MXNetError
 from ..ndarray import NDArray, array
-from .base import DataDesc, DataIter
+from .base import DataDesc, MXDataIter
 
 __all__ = ["CSVIter", "LibSVMIter", "MNISTIter", "read_idx"]
 
@@ -58,7 +58,7 @@ def _part(count: int, num_parts: int, part_index: int) -> slice:
     return slice(count * part_index // num_parts, count * (part_index + 1) // num_parts)
 
 
-class _RowIter(DataIter):
+class _RowIter(MXDataIter):
     """Batches of rows of two arrays in memory."""
 
     def __init__(
@@ -100,6 +100,10 @@ class _RowIter(DataIter):
     def getpad(self) -> int:
         """How many of the last rows are padding."""
         return self._pad
+
+    def getindex(self) -> np.ndarray:
+        """Numbers of the current rows, in the order in which they are read."""
+        return self._rows.astype("uint64")
 
 
 class MNISTIter(_RowIter):

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from ..base import MXNetError
 from ..ndarray import NDArray, array, load, save
-from .base import DataBatch, DataDesc, DataIter
+from .base import DataBatch, DataDesc, MXDataIter
 
 __all__ = [
     "ImageDetRecordIter",
@@ -20,7 +20,6 @@ __all__ = [
     "ImageRecordIter_v1",
     "ImageRecordUInt8Iter",
     "ImageRecordUInt8Iter_v1",
-    "MXDataIter",
 ]
 
 #: What an iterator of raw pixels has no use for: arguments that turn them into other numbers.
@@ -30,7 +29,7 @@ _NORMALISING = frozenset(
 )
 
 
-class MXDataIter(DataIter):
+class _RecordIter(MXDataIter):
     """Batches that threads of the core prepare ahead; made by `ImageRecordIter` and its kin.
 
     The threads sleep while `prefetch_buffer` batches are ready, and end with the iterator, or with
@@ -182,7 +181,7 @@ def _maker(name: str, detects: bool, dtype: str, summary: str) -> Any:
     """An iterator's function, as MXNet has one for each."""
 
     def make(**kwargs: Any) -> MXDataIter:
-        return MXDataIter(name, kwargs, detects, dtype)
+        return _RecordIter(name, kwargs, detects, dtype)
 
     make.__name__ = make.__qualname__ = name
     lines = [summary, "", "Parameters", "----------"]
