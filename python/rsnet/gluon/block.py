@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from .._mxnet_names import module_getattr
 from ..context import Context
 from ._scope import BlockScope
 from .parameter import Parameter
@@ -410,6 +411,9 @@ class Block:
         print_summary(self, inputs)
 
 
+_missing = module_getattr(__name__)
+
+
 def __getattr__(name: str) -> object:
     # These modules import this one.
     if name == "HybridBlock":
@@ -420,4 +424,4 @@ def __getattr__(name: str) -> object:
         from .symbol_block import SymbolBlock
 
         return SymbolBlock
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _missing(name)

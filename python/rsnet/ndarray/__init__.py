@@ -6,6 +6,7 @@ those written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -41,6 +42,8 @@ from ._io import *  # noqa: E402, F403
 
 
 def __getattr__(name: str) -> Any:
+    if name == "utils":  # where MXNet defines `load`, `zeros` and the like
+        return sys.modules[__name__]
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(_registry.absent(name, text), name=name)
 
@@ -48,7 +51,7 @@ def __getattr__(name: str) -> Any:
 for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
-_methods.install_fluent(__import__("sys").modules[__name__])
+_methods.install_fluent(sys.modules[__name__])
 for _module in (_contrib, _contrib_updates):
     _module.install(_register._module("contrib"))
 del _module
