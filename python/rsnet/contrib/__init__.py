@@ -17,7 +17,7 @@ nd, sym = ndarray, symbol
 _missing = module_getattr(__name__)
 
 #: Modules that are imported when a program asks for them.
-_ON_DEMAND = ("autograd", "io", "quantization", "svrg_optimization", "tensorboard", "text")
+_ON_DEMAND = ("amp", "autograd", "io", "quantization", "svrg_optimization", "tensorboard", "text")
 
 __all__ = [
     "amp",
