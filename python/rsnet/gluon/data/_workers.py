@@ -1,10 +1,10 @@
 """Worker processes that load batches.
 
 A worker is forked where the system can fork, so that data sets may hold anything. It has a pipe of
-its own, over which it is sent lists of sample numbers and the name of a block of shared memory, into
-which it puts the arrays of the batch. The parent waits for answers and for the ends of processes at
-once, so the death of a worker is noticed, whatever the cause. As the parent names the blocks, it can
-also free those of workers that ended before they answered.
+its own, over which it is sent lists of sample numbers and the name of a block of shared memory,
+into which it puts the arrays of the batch. The parent waits for answers and for the ends of
+processes at once, so the death of a worker is noticed, whatever the cause. As the parent names the
+blocks, it can also free those of workers that ended before they answered.
 """
 
 from __future__ import annotations
