@@ -9,6 +9,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from ._on_demand import import_on_demand
+
 NAMES: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
     for module, names in {
@@ -91,12 +93,39 @@ NAMES: dict[str, frozenset[str]] = {
     }.items()
 }
 
+#: Half-private names of modules that programs import; `_half_private` has a file for each module.
+HALF_PRIVATE: dict[str, frozenset[str]] = {
+    module: frozenset(names.split())
+    for module, names in {
+        "base": "_LIB _as_list c_array c_str check_call mx_uint",
+        "executor_manager": "_bind_exec _load_data _load_general _load_label",
+        "gluon.block": "_BlockScope _flatten _regroup",
+        "gluon.data.dataset": "_DownloadedDataset",
+        "gluon.rnn.rnn_cell": """
+            _cells_begin_state _cells_state_info _format_sequence _get_begin_state
+            _mask_sequence_variable_length _reverse_sequences
+        """,
+        "gluon.utils": "_brief_print_list _indent",
+        "io": "_getdata_by_idx _has_instance _init_data",
+        "model": """
+            _create_kvstore _create_sparse_kvstore _initialize_kvstore _update_params
+            _update_params_on_kvstore
+        """,
+        "module.base_module": "_as_list _check_input_names _parse_data_desc",
+        "module.executor_group": """
+            _load_data _load_general _load_label _merge_multi_context _split_input_slice
+        """,
+    }.items()
+}
+
 #: Modules of MXNet whose names rsnet has in one place: where a program finds them.
 PLACES: dict[str, str] = {
     "contrib.ndarray": "ndarray.contrib",
     "contrib.symbol": "symbol.contrib",
+    "gluon.contrib.nn.basic_layers": "gluon.contrib.nn",
     "image.image": "image",
     "io.io": "io",
+    "io.utils": "io",
     "kvstore.kvstore": "kvstore",
     "ndarray.utils": "ndarray",
     "optimizer.optimizer": "optimizer",
@@ -128,9 +157,7 @@ def is_missing_operator(name: str) -> bool:
 #: Likewise what namespaces of `mx.nd` and `mx.sym` have beside operators.
 IN_NAMESPACES = {
     "contrib": frozenset(["rand_zipfian"]),
-    "sparse": frozenset(
-        "BaseSparseNDArray CSRNDArray RowSparseNDArray csr_matrix row_sparse_array".split()
-    ),
+    "sparse": frozenset("csr_matrix row_sparse_array".split()),
 }
 
 
@@ -151,10 +178,15 @@ def why_missing_in(namespace: str, name: str) -> str | None:
 
 
 def module_getattr(qualified: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`: modules of MXNet that are elsewhere; which names are missing."""
+    """A module's `__getattr__`: half-private names, and modules of MXNet that are elsewhere; which
+    names are missing.
+    """
     package, _, module = qualified.partition(".")
 
     def missing(name: str) -> Any:
+        if name in HALF_PRIVATE.get(module, ()):
+            file = f"{package}._half_private.{module.replace('.', '_')}"
+            return getattr(import_on_demand(file), name)
         place = PLACES.get(f"{module}.{name}")
         if place is not None:
             return importlib.import_module(f"{package}.{place}")

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ._mxnet_names import module_getattr
+
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 80
 
@@ -254,3 +256,6 @@ def data_dir() -> str:
 def data_dir_default() -> str:
     """``~/.mxnet``."""
     return os.path.join(os.path.expanduser("~"), ".mxnet")
+
+
+__getattr__ = module_getattr(__name__)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ._mxnet_names import module_getattr
 from .io import DataDesc
 from .module.executor_group import DataParallelExecutorGroup, split_batch
 from .ndarray import NDArray
@@ -165,3 +166,6 @@ class DataParallelExecutorManager:
     def update_metric(self, metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric by the outputs of the last forward."""
         self._current.update_metric(metric, labels, pre_sliced)
+
+
+__getattr__ = module_getattr(__name__)

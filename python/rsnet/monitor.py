@@ -115,7 +115,7 @@ class Monitor:
     def toc_print(self) -> None:
         """Ends the step and logs what was collected."""
         for step, name, text in self.toc():
-            logging.info("Batch: %7d %30s %s", step, name, text)
+            logging.info("Batch: %7d %-30s %s", step, name, text)
 
 
 def _text(value: Any) -> str:

@@ -37,7 +37,9 @@ WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
 
 #: Header of a payload: number of labels (0: `label` is the only one), label, id, second id.
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
-_HEADER = struct.Struct("<IfQQ")
+_IR_FORMAT = "IfQQ"
+_HEADER = struct.Struct("<" + _IR_FORMAT)
+_IR_SIZE = _HEADER.size
 
 
 def _parts(payload: bytes) -> list[bytes]:

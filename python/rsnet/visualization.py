@@ -15,10 +15,12 @@ __all__ = ["Network", "plot_network", "print_summary"]
 
 
 def _shapes(symbol: Symbol, shape: dict[str, tuple[int, ...]] | None) -> dict[str, tuple[int, ...]]:
-    """Shapes of all entries by output name."""
-    if shape is None:
-        return {}
+    """Shapes of all entries by output name; without `shape` those that the operators determine."""
     internals = symbol.get_internals()
+    if shape is None:
+        found = internals.infer_shape_partial()[1]
+        named = zip(internals.list_outputs(), found, strict=True)
+        return {name: extents for name, extents in named if extents}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, outputs, _ = internals.infer_shape(**shape)
@@ -42,7 +44,7 @@ def print_summary(
     symbol : Symbol
         The network.
     shape : dict of str to tuple, optional
-        Shapes of its inputs; without them the table has no shapes and counts.
+        Shapes of its inputs; without them weights whose shapes depend on them count as 0.
     line_length : int
         Characters per line.
     positions : tuple of float
@@ -106,7 +108,7 @@ def _extents(shapes: dict[str, tuple[int, ...]], node: dict[str, Any]) -> str:
     """The first output of a node, without its first axis, such as ``8x3x3``."""
     endings = ("",) if node["op"] == "null" else ("_output", "_output0")
     known = [shapes[node["name"] + e] for e in endings if node["name"] + e in shapes]
-    return "x".join(str(extent) for extent in known[0][1:]) if known else ""
+    return "x".join(str(extent) for extent in known[0][1:]) if known and all(known[0]) else ""
 
 
 def _is_parameter(source: dict[str, Any], node: dict[str, Any], arguments: set[str]) -> bool:
@@ -290,7 +292,7 @@ def plot_network(
     """
     if not isinstance(symbol, Symbol):
         raise TypeError(f"invalid symbol {symbol!r}: expected a Symbol")
-    shapes = _shapes(symbol, shape)
+    shapes = {} if shape is None else _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
     times = Counter(node["name"] for node in nodes)
     for name in sorted(name for name in times if times[name] > 1):

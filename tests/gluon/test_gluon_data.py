@@ -9,6 +9,7 @@ import struct
 import time
 
 import numpy as np
+import processes
 import pytest
 
 import rsnet as mx
@@ -134,6 +135,32 @@ def test_workers_compute_with_arrays_after_the_engine_was_used():
     data = ArrayDataset(nd.array(X)).transform(lambda x: (x * scale).sum() + mx.nd.ones((1,)))
     found = np.concatenate([b.asnumpy() for b in DataLoader(data, 5, num_workers=2)])
     np.testing.assert_allclose(found[:, 0], X.sum(1) * 2 + 1)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the program has no file to spawn from")
+def test_nothing_is_left_of_batches_that_nobody_took():
+    """Python's resource tracker would say so at the end."""
+    program = """
+        import numpy as np
+        from rsnet import gluon
+
+        class Images(gluon.data.Dataset):
+            def __len__(self):
+                return 40
+
+            def __getitem__(self, i):
+                if i == 5:
+                    raise ValueError("item 5")
+                return np.full((300, 300), i, "float32")
+
+        try:
+            list(gluon.data.DataLoader(Images(), 4, num_workers=2))
+        except ValueError as error:
+            print(error)
+    """
+    done = processes.run(program)
+    assert (done.stdout.strip(), done.stderr.strip()) == ("item 5", "")
 
 
 @pytest.mark.process

@@ -46,6 +46,19 @@ def test_further_inputs_stand_below_each_other(capsys):
     assert lines[at].split()[-1] == "x" and lines[at + 1].split() == ["y"]
 
 
+def test_without_shapes_what_is_known_counts(capsys):
+    """A weight that depends on the input counts as 0, as in MXNet."""
+    words = mx.sym.Embedding(V("data"), input_dim=10, output_dim=4, name="e")
+    net = mx.sym.FullyConnected(words, num_hidden=8, name="f")
+    mx.viz.print_summary(net, line_length=60)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip("_=")]
+    assert rows[2:] == [
+        ["e(Embedding)", "40", "data"],
+        ["f(FullyConnected)", "8", "e"],
+        ["Total", "params:", "48"],
+    ]
+
+
 def test_a_summary_needs_shapes_that_determine_all():
     with pytest.raises(ValueError, match="do not determine"):
         mx.viz.print_summary(small(), shape={"softmax_label": (1,)})

@@ -52,6 +52,12 @@ def test_shares_and_chunks(folder):
     assert len((folder / "c_0.lst").read_text().splitlines()) == 3
 
 
+def test_a_bad_line_of_a_list_ends_with_its_place(folder):
+    (folder / "bad.lst").write_text("0\t1.5\tcat/0.png\n1\tabc\tcat/1.png\n")
+    with pytest.raises(SystemExit, match=r"im2rec: .*bad\.lst:2: expected id, labels and path"):
+        im2rec.main([str(folder / "bad"), str(folder / "images")])
+
+
 def test_files_as_they_are_and_all_labels(folder):
     (folder / "m.lst").write_text("7\t1.5\t2.5\tcat/0.png\n")
     prefix, root = str(folder / "m"), str(folder / "images")

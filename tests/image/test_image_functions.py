@@ -308,6 +308,15 @@ def test_detection_iterator(tmp_path):
     with pytest.raises(ValueError, match="reduce label count"):
         it.reshape(label_shape=(1, 5))
     it.reset()
+    it.reshape(data_shape=(3, 20, 20))
+    with pytest.raises(ValueError, match=r"\(16, 16, 3\) after the augmenters: expected \(20"):
+        it.next()
+    it.auglist = mx.image.CreateDetAugmenter((3, 20, 20))
+    it.reset()
+    assert it.next().data[0].shape == (2, 3, 20, 20)
+    it.auglist = mx.image.CreateDetAugmenter((3, 16, 16))
+    it.reshape(data_shape=(3, 16, 16))
+    it.reset()
     drawn = list(it.draw_next(color=(255, 0, 0)))
     assert len(drawn) == 2 and drawn[0].shape == (16, 16, 3)
     bad = records(tmp_path / "b.rec", [picture(30, 40)], [[1, 2, 3.0]])

@@ -312,6 +312,26 @@ def test_buckets_share_parameters_in_whatever_order_they_come(order):
     assert len(mod._buckets) == 3
 
 
+def test_what_a_batch_or_sym_gen_lacks_is_named():
+    def sym_gen(key):
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, flatten=False)
+        return net if key == 7 else (net, ["data"], None)
+
+    module = mx.mod.BucketingModule(sym_gen, default_bucket_key=4)
+    module.bind([("data", (1, 4, 3))], for_training=False)
+    module.init_params()
+    data = [mx.nd.ones((1, 5, 3))]
+    with pytest.raises(ValueError, match="bucket_key None, expected the key"):
+        module.forward(mx.io.DataBatch(data))
+    with pytest.raises(ValueError, match="no provide_data, .* to bind bucket 5"):
+        module.forward(mx.io.DataBatch(data, bucket_key=5))
+    shapes = {"provide_data": [("data", (1, 5, 3))]}
+    with pytest.raises(TypeError, match=r"sym_gen\(7\) returned <Symbol .*expected \(symbol, data"):
+        module.prepare(mx.io.DataBatch(data, bucket_key=7, **shapes))
+    module.forward(mx.io.DataBatch(data, bucket_key=5, **shapes))
+    assert module.get_outputs()[0].shape == (1, 5, 2)
+
+
 def test_a_bucketing_module_is_saved_and_loaded(tmp_path):
     mod = mx.mod.BucketingModule(bucket, default_bucket_key=10)
     mod.bind([("data", (4, 10))], [("softmax_label", (4,))])

@@ -171,6 +171,31 @@ def test_monitor():
     assert {name for _, name, _ in lines} == {"fc1_output"}
 
 
+def test_a_monitor_logs_names_aligned_to_the_left(caplog):
+    exe = mx.sym.sum(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2,))
+    monitor = mx.mon.Monitor(1, lambda x: x.sum(), pattern="x$")
+    monitor.install(exe)
+    monitor.tic()
+    with caplog.at_level(logging.INFO):
+        monitor.toc_print()
+    assert caplog.messages == [f"Batch: {1:7d} {'x':30s} 0.0\t"]
+
+
+def test_callbacks_see_what_fit_was_given(caplog):
+    seen = []
+    module = mx.mod.Module(network())
+    trained(
+        module, epochs=1, optimizer="sgd", kvstore="local",
+        batch_end_callback=lambda param: seen.append(param.locals),
+    )  # fmt: skip
+    names = "num_epoch optimizer kvstore begin_epoch train_data epoch nbatch data_batch"
+    for found in seen:
+        assert not set(names.split()) - set(found)
+        assert found["self"] is module and callable(found["batch_end_callback"])
+    assert [found["end_of_batch"] for found in seen] == [False] * (len(seen) - 1) + [True]
+    assert [f["next_data_batch"] for f in seen[:-1]] == [f["data_batch"] for f in seen[1:]]
+
+
 def lengths(key):
     data = mx.sym.Variable("data")
     net = mx.sym.Embedding(data, input_dim=12, output_dim=6, name="embed")

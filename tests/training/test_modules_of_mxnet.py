@@ -467,6 +467,27 @@ def test_names_where_mxnet_has_them():
     assert mx.test_utils.is_op_runnable() and not mx.test_utils.has_tvm_ops()
 
 
+def test_a_rate_is_a_number():
+    rule = mx.optimizer.SGD(learning_rate=np.float32(0.5))
+    with pytest.raises(TypeError, match="invalid learning_rate '0.1': expected a number"):
+        rule.set_learning_rate("0.1")
+    assert rule.learning_rate == 0.5
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_states_of_another_optimizer_are_refused_by_name(together):
+    adam = mx.optimizer.get_updater(mx.optimizer.Adam())
+    adam(0, nd.ones((2,)), nd.ones((2,)))
+    rule = mx.optimizer.SGD(momentum=0.9, param_idx2name={0: "fc1_weight"})
+    updater, weight = mx.optimizer.get_updater(rule), nd.ones((2,))
+    updater.set_states(adam.get_states())
+    step = ([0], [nd.ones((2,))], [weight]) if together else (0, nd.ones((2,)), weight)
+    says = r"parameter 'fc1_weight': expected an array \(2,\), as SGD makes, got \(an array"
+    with pytest.raises(ValueError, match=says):
+        updater(*step)
+    assert weight.asnumpy().tolist() == [1, 1]
+
+
 def test_states_move_to_the_device_of_their_weight():
     updater = mx.optimizer.get_updater(mx.optimizer.SGD(momentum=0.9))
     updater(0, nd.ones((2,)), nd.ones((2,)))

@@ -64,6 +64,14 @@ def test_a_fused_cell_that_transposes():
             "optimizer 'sgd': invalid argument 'learning_rat': expected one of momentum, .*"
             "learning_rate",
         ),
+        *(
+            (
+                {"optimizer_params": {name: "0.1"}},
+                TypeError,
+                f"optimizer SGD: invalid {name} '0.1': expected a number",
+            )
+            for name in ("learning_rate", "wd", "clip_gradient", "rescale_grad")
+        ),
         ({"batch_end_callback": 3}, TypeError, "callback 3: expected a callable"),
         ({"eval_data": 3}, TypeError, "invalid eval_data 3: expected a DataIter"),
         ({"monitor": 3}, TypeError, "invalid monitor 3: expected a Monitor"),

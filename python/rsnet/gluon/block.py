@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from .._mxnet_names import module_getattr
 from .._pytorch_names import HINTS
 from ..base import add_foreign_names, shown
 from ..context import Context
@@ -452,6 +453,7 @@ class _NotMade:
 for _name in ("_children", "_forward_hooks", "_forward_pre_hooks", "_params", "_scope"):
     setattr(Block, _name, _NotMade())
 add_foreign_names(Block, "Block", HINTS["Block"])
+_missing = module_getattr(__name__)
 
 
 def __getattr__(name: str) -> object:
@@ -464,4 +466,4 @@ def __getattr__(name: str) -> object:
         from .symbol_block import SymbolBlock
 
         return SymbolBlock
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _missing(name)

@@ -398,9 +398,39 @@ class HybridBlock(Block):
         if self._cached_op is not None:
             self._cached_op._register_op_hook(callback, monitor_all)
 
-    def optimize_for(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Raises: there are no other backends to optimise for; `hybridize` plans the graph."""
-        raise NotImplementedError("optimize_for: rsnet has one backend; use hybridize()")
+    def optimize_for(
+        self,
+        x: Any,
+        *args: Any,
+        backend: str | None = None,
+        clear: bool = False,
+        static_alloc: bool = False,
+        static_shape: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Hybridizes, and plans the graph for these inputs: whatever backend is named, rsnet's own
+        optimises it.
+
+        Parameters
+        ----------
+        x, *args
+            Inputs of `forward`.
+        backend : str
+            Any name.
+        clear, **kwargs
+            Accepted for compatibility.
+        static_alloc, static_shape : bool
+            As for `hybridize`.
+
+        Raises
+        ------
+        ValueError
+            No backend is named.
+        """
+        if backend is None:
+            raise ValueError("optimize_for: invalid backend None: expected a name, such as 'rsnet'")
+        self.hybridize(True, static_alloc=static_alloc, static_shape=static_shape)
+        self(x, *args)
 
 
 def _context_of(x: Any) -> Context | None:

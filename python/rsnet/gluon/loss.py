@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 
-def _weighted(F: Any, loss: Any, weight: Any, sample_weight: Any) -> Any:
+def _apply_weighting(F: Any, loss: Any, weight: Any = None, sample_weight: Any = None) -> Any:
+    """The loss times `sample_weight`, which is broadcast, and times the number `weight`."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
@@ -47,7 +48,7 @@ def _weighted(F: Any, loss: Any, weight: Any, sample_weight: Any) -> Any:
     return loss
 
 
-def _like(F: Any, x: Any, y: Any) -> Any:
+def _reshape_like(F: Any, x: Any, y: Any) -> Any:
     """`x` in the shape of `y`."""
     return F.reshape_like(x, y)
 
@@ -71,7 +72,7 @@ class Loss(HybridBlock):
     def _mean(self, F: Any, loss: Any, sample_weight: Any, weight: Any = None) -> Any:
         """The weighted mean over all axes but the batch's."""
         weight = self._weight if weight is None else weight
-        loss = _weighted(F, loss, weight, sample_weight)
+        loss = _apply_weighting(F, loss, weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
     def __repr__(self) -> str:
@@ -93,7 +94,7 @@ class L2Loss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        loss = F.square(_like(F, label, pred) - pred)
+        loss = F.square(_reshape_like(F, label, pred) - pred)
         return self._mean(F, loss, sample_weight, (self._weight or 0) / 2)
 
 
@@ -104,7 +105,7 @@ class L1Loss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        return self._mean(F, F.abs(_like(F, label, pred) - pred), sample_weight)
+        return self._mean(F, F.abs(_reshape_like(F, label, pred) - pred), sample_weight)
 
 
 class SigmoidBinaryCrossEntropyLoss(Loss):
@@ -131,7 +132,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
     ) -> Any:
-        label = _like(F, label, pred)
+        label = _reshape_like(F, label, pred)
         if self._from_sigmoid:
             eps = 1e-12
             positive = F.log(pred + eps) * label
@@ -185,7 +186,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         if self._sparse_label:
             loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
         else:
-            loss = -F.sum(pred * _like(F, label, pred), axis=self._axis, keepdims=True)
+            loss = -F.sum(pred * _reshape_like(F, label, pred), axis=self._axis, keepdims=True)
         return self._mean(F, loss, sample_weight)
 
 
@@ -218,7 +219,9 @@ class KLDivLoss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, self._axis)
-        loss = _weighted(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
+        loss = _apply_weighting(
+            F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight
+        )
         return F.sum(loss, axis=self._batch_axis, exclude=True)
 
 
@@ -276,7 +279,7 @@ class CTCLoss(Loss):
             use_label_lengths=label_lengths is not None,
             blank_label="last",
         )
-        return _weighted(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
 class HuberLoss(Loss):
@@ -289,7 +292,7 @@ class HuberLoss(Loss):
         self._rho = rho
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        far = F.abs(_like(F, label, pred) - pred)
+        far = F.abs(_reshape_like(F, label, pred) - pred)
         loss = F.where(far > self._rho, far - 0.5 * self._rho, (0.5 / self._rho) * F.square(far))
         return self._mean(F, loss, sample_weight)
 
@@ -304,7 +307,7 @@ class HingeLoss(Loss):
         self._margin = margin
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        loss = F.relu(self._margin - pred * _like(F, label, pred))
+        loss = F.relu(self._margin - pred * _reshape_like(F, label, pred))
         return self._mean(F, loss, sample_weight)
 
 
@@ -318,7 +321,7 @@ class SquaredHingeLoss(Loss):
         self._margin = margin
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        loss = F.square(F.relu(self._margin - pred * _like(F, label, pred)))
+        loss = F.square(F.relu(self._margin - pred * _reshape_like(F, label, pred)))
         return self._mean(F, loss, sample_weight)
 
 
@@ -344,7 +347,7 @@ class LogisticLoss(Loss):
         self._label_format = label_format
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        label = _like(F, label, pred)
+        label = _reshape_like(F, label, pred)
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
         softplus = F.Activation(-F.abs(pred), act_type="softrelu")
@@ -366,10 +369,10 @@ class TripletLoss(Loss):
     def hybrid_forward(
         self, F: Any, pred: Any, positive: Any, negative: Any, sample_weight: Any = None
     ) -> Any:
-        near = F.square(_like(F, positive, pred) - pred)
-        far = F.square(_like(F, negative, pred) - pred)
+        near = F.square(_reshape_like(F, positive, pred) - pred)
+        far = F.square(_reshape_like(F, negative, pred) - pred)
         difference = F.sum(near - far, axis=self._batch_axis, exclude=True)
-        return _weighted(F, F.relu(difference + self._margin), self._weight, sample_weight)
+        return _apply_weighting(F, F.relu(difference + self._margin), self._weight, sample_weight)
 
 
 class PoissonNLLLoss(Loss):
@@ -400,7 +403,7 @@ class PoissonNLLLoss(Loss):
     def hybrid_forward(
         self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-8
     ) -> Any:
-        target = _like(F, target, pred)
+        target = _reshape_like(F, target, pred)
         if self._from_logits:
             loss = F.exp(pred) - target * pred
         else:
@@ -412,7 +415,7 @@ class PoissonNLLLoss(Loss):
                 + 0.5 * F.log(2 * target * math.pi + epsilon)
             )
             loss = loss + stirling * (target > 1)
-        return F.mean(_weighted(F, loss, self._weight, sample_weight))
+        return F.mean(_apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class CosineEmbeddingLoss(Loss):
@@ -430,11 +433,11 @@ class CosineEmbeddingLoss(Loss):
     def hybrid_forward(
         self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None
     ) -> Any:
-        input1 = _like(F, input1, input2)
+        input1 = _reshape_like(F, input1, input2)
         cosine = self._cosine(F, input1, input2)
-        label = _like(F, label, cosine)
+        label = _reshape_like(F, label, cosine)
         loss = F.where(label == 1, 1 - cosine, F.relu(cosine - self._margin))
-        return _weighted(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self._weight, sample_weight)
 
     @staticmethod
     def _cosine(F: Any, x: Any, y: Any, axis: int = -1) -> Any:

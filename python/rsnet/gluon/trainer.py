@@ -222,8 +222,16 @@ class Trainer:
     def _start(self, batch_size: float) -> None:
         if self._params_to_init or not self._kv_initialized:
             self._init_params()
+        self._check_and_rescale_grad(self._scale / batch_size)
+
+    def _check_and_rescale_grad(self, scale: float) -> None:
         # A store that updates weights has this very optimizer.
-        self._optimizer.rescale_grad = self._scale / batch_size
+        self._optimizer.rescale_grad = scale
+
+    @property
+    def _param2idx(self) -> dict[str, int]:
+        """Numbers of the parameters, for trainers that programs derive from this one."""
+        return {param.name: i for i, param in enumerate(self._params)}
 
     def allreduce_grads(self) -> None:
         """Sums gradients over devices, for `update`: what `step` does first.

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from .. import ndarray as nd
+from .._mxnet_names import module_getattr
 from ..ndarray import NDArray
 from ..util import is_np_shape
 
@@ -260,3 +261,6 @@ def download(
         raise OSError(f"invalid file '{source}': expected the SHA-1 digest {sha1_hash}")
     replace_file(partial, target)
     return target
+
+
+__getattr__ = module_getattr(__name__)

@@ -116,7 +116,8 @@ class ImageDetIter(ImageIter):
     ) -> None:
         """Sets the shape of an image or of a label in a batch.
 
-        (Augmenters keep their size: `data_shape` is for images that they make of it.)
+        Augmenters keep their size, which `next` compares with `data_shape`: give an `auglist` that
+        makes images of the new shape.
         """
         if data_shape is not None:
             self.check_data_shape(data_shape)
@@ -160,6 +161,7 @@ class ImageDetIter(ImageIter):
             if data is None:
                 continue
             data, objects = self.augmentation_transform(data, self._parse_label(label))
+            self._check_augmented(data)
             samples.append((self.postprocess_data(data), objects))
         return samples
 

@@ -271,6 +271,14 @@ class ImageIter(DataIter):
         if len(data[0].shape) == 0:
             raise RuntimeError("invalid image: expected at least one element")
 
+    def _check_augmented(self, data: NDArray) -> None:
+        channels, height, width = self.data_shape
+        if data.shape != (height, width, channels):
+            raise ValueError(
+                f"invalid image of shape {data.shape} after the augmenters: expected "
+                f"{(height, width, channels)}, as data_shape says"
+            )
+
     def _decoded(self, image: bytes) -> NDArray | None:
         """The image; None if it cannot be decoded."""
         try:
@@ -294,12 +302,7 @@ class ImageIter(DataIter):
             if data is None:
                 continue
             data = self.augmentation_transform(data)
-            expected = self.data_shape
-            if data.shape != (expected[1], expected[2], expected[0]):
-                raise ValueError(
-                    f"invalid image of shape {data.shape} after the augmenters: expected "
-                    f"{(expected[1], expected[2], expected[0])}"
-                )
+            self._check_augmented(data)
             samples.append((self.postprocess_data(data), self._checked_label(label)))
         return samples
 

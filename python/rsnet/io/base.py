@@ -138,7 +138,9 @@ class DataIter:
 
 
 class MXDataIter(DataIter):
-    """Base of the iterators over files: those that MXNet implements in its core."""
+    """Base of iterators over files: `MNISTIter`, `CSVIter`, `LibSVMIter`, and those over record
+    files of images.
+    """
 
     def next(self) -> DataBatch:
         """Returns the next batch.
@@ -161,7 +163,7 @@ class MXDataIter(DataIter):
         raise NotImplementedError(f"{type(self).__name__} does not define 'getlabel'")
 
 
-def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+def named_arrays(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
     """The arrays of `source` by name: one array, a list of arrays or a dict, sorted by key."""
     if source is None:
         source = []
@@ -266,8 +268,8 @@ class NDArrayIter(DataIter):
             )
         if batch_size < 1:
             raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
-        self.data = _named(data, data_name, allow_empty=False)
-        self.label = _named(label, label_name, allow_empty=True)
+        self.data = named_arrays(data, data_name, allow_empty=False)
+        self.label = named_arrays(label, label_name, allow_empty=True)
         lengths = {name: len(x) for name, x in self.data + self.label}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"invalid numbers of rows {lengths}: expected one number for all")

@@ -97,13 +97,13 @@ class _RowIter(MXDataIter):
         """The labels of the current batch."""
         return array(self._label[self._rows], dtype="float32")
 
-    def getindex(self) -> np.ndarray:
-        """The numbers of the current rows."""
-        return self._rows
-
     def getpad(self) -> int:
         """How many of the last rows are padding."""
         return self._pad
+
+    def getindex(self) -> np.ndarray:
+        """Numbers of the current rows, in the order in which they are read."""
+        return self._rows.astype("uint64")
 
 
 class MNISTIter(_RowIter):

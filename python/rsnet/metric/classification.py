@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -199,6 +200,21 @@ def _sum(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
     return numpy.asarray(sum(numpy.pad(m, (0, size - len(m))) for m in (a, b)))
 
 
+def _by_name(counts: numpy.ndarray, prefix: str) -> dict[str, float]:
+    """The four counts of a binary classification, and what follows from them."""
+    (tn, fp), (fn, tp) = counts.astype(int).tolist()
+    found = {
+        "true_positives": tp,
+        "false_negatives": fn,
+        "false_positives": fp,
+        "true_negatives": tn,
+        "total_examples": tp + fn + fp + tn,
+        "precision": tp / (tp + fp) if tp + fp else 0.0,
+        "recall": tp / (tp + fn) if tp + fn else 0.0,
+    }
+    return {prefix + name: value for name, value in found.items()}
+
+
 class _Binary(_Confusion):
     """A score of the four counts of a binary classification, 1 being the positive class.
 
@@ -233,6 +249,16 @@ class _Binary(_Confusion):
         if self.average == "micro" and self.global_num_inst:
             return self.name, self._score(self._global_counts)
         return super().get_global()
+
+    @property
+    def metrics(self) -> SimpleNamespace:
+        """Counts since `reset_local`, and since `reset` as ``global_...``: `true_positives`,
+        `false_negatives`, `false_positives`, `true_negatives`, `total_examples`, `precision`,
+        `recall`.
+        """
+        return SimpleNamespace(
+            **_by_name(self._counts, ""), **_by_name(self._global_counts, "global_")
+        )
 
 
 @register()

@@ -4,6 +4,8 @@
 `SequentialModule` chains several, `PythonModule` is written in Python.
 """
 
+from .._mxnet_names import module_getattr
+from . import base_module, executor_group
 from .base_module import BaseModule
 from .bucketing_module import BucketingModule
 from .executor_group import DataParallelExecutorGroup
@@ -22,3 +24,7 @@ __all__ = [
     "DataParallelExecutorGroup",
     "FeedForward",
 ]
+
+for _module in (base_module, executor_group):
+    vars(_module)["__getattr__"] = module_getattr(_module.__name__)
+del _module

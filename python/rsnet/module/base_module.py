@@ -293,10 +293,10 @@ class BaseModule:
         epochs = range(begin_epoch, num_epoch)
         shown = Progress(progress, epochs, train_data, self.logger)
         for epoch in epochs:
-            started = time.time()
+            tic = time.time()
             try:
                 values = self._train_epoch(
-                    train_data, metric, epoch, batch_end_callback, monitor, shown
+                    train_data, metric, epoch, batch_end_callback, monitor, shown, locals()
                 )
             finally:
                 shown.clear()
@@ -308,7 +308,7 @@ class BaseModule:
                 )
             for name, value in values:
                 self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
-            self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - started)
+            self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - tic)
             arg_params, aux_params = self.get_params()
             self.set_params(arg_params, aux_params)
             call_all(epoch_end_callback, epoch, self.symbol, arg_params, aux_params)
@@ -326,44 +326,45 @@ class BaseModule:
     def _train_epoch(
         self,
         train_data: Any,
-        metric: Any,
+        eval_metric: Any,
         epoch: int,
         callbacks: Callbacks,
         monitor: Any,
         shown: Progress,
+        more: dict[str, Any],
     ) -> list[tuple[str, float]]:
-        """Runs one epoch; the metric's values at its last batch, before callbacks see it.
+        """Runs one epoch, a batch read ahead; the metric's values at its end, before callbacks.
 
-        One batch is fetched ahead, so that reading data overlaps with the step before.
+        These find `more`, the variables of `fit`, in `locals`, beside those of this method.
         """
-        metric.reset()
+        eval_metric.reset()
         shown.start_epoch()
-        batches = iter(train_data)
-        upcoming = next_batch(batches)
-        values: list[tuple[str, float]] = metric.get_global_name_value()
+        data_iter = iter(train_data)
+        next_data_batch = next_batch(data_iter)
+        values: list[tuple[str, float]] = eval_metric.get_global_name_value()
         nbatch = 0
-        while upcoming is not None:
-            data_batch = upcoming
+        while next_data_batch is not None:
+            data_batch = next_data_batch
             if monitor is not None:
                 monitor.tic()
             self.forward_backward(data_batch)
             self.update()
-            upcoming = next_batch(batches)
-            if upcoming is not None:
-                self.prepare(upcoming)
+            next_data_batch = next_batch(data_iter)
+            end_of_batch = next_data_batch is None
+            if next_data_batch is not None:
+                self.prepare(next_data_batch)
             if isinstance(data_batch, list):
-                self.update_metric(metric, [b.label for b in data_batch], pre_sliced=True)
+                self.update_metric(eval_metric, [b.label for b in data_batch], pre_sliced=True)
             else:
-                self.update_metric(metric, data_batch.label)
+                self.update_metric(eval_metric, data_batch.label)
             if monitor is not None:
                 monitor.toc_print()
-            if upcoming is None:
-                values = metric.get_global_name_value()
-            eval_metric, is_last = metric, upcoming is None  # names that callbacks find in `locals`
+            if end_of_batch:
+                values = eval_metric.get_global_name_value()
             if callbacks is not None:
                 shown.clear()  # callbacks may log
-                call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, locals()))
-            shown.batch_done(epoch, metric)
+                call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, {**more, **locals()}))
+            shown.batch_done(epoch, eval_metric)
             nbatch += 1
         return values
 

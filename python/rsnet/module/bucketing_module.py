@@ -14,6 +14,7 @@ from .. import ndarray as nd
 from .. import symbol as sym
 from .._checkpoint import load_params
 from .._warnings import warn
+from ..base import shown
 from ..io import DataBatch
 from ..name import NameManager
 from ..ndarray import NDArray
@@ -90,7 +91,12 @@ class BucketingModule(BaseModule):
             return self._sym_gen(key)
 
     def _new_module(self, key: Any) -> Module:
-        symbol, data_names, label_names = self._call_sym_gen(key)
+        made = self._call_sym_gen(key)
+        if not isinstance(made, (tuple, list)) or len(made) != 3:
+            raise TypeError(
+                f"sym_gen({key!r}) returned {shown(made)}, expected (symbol, data_names, label_names)"
+            )
+        symbol, data_names, label_names = made
         return Module(symbol, data_names, label_names, **self._options)
 
     def _module(self, what: str) -> Module:
@@ -163,6 +169,17 @@ class BucketingModule(BaseModule):
             module.executors.bind_again(self._largest.executors)
             self._watch(module)
         self._curr_module, self._curr_bucket_key = module, bucket_key
+
+    def _switch_to(self, batch: DataBatch) -> None:
+        """Makes the bucket of a batch the current one."""
+        key = batch.bucket_key
+        if key is None:
+            raise ValueError("the batch has bucket_key None, expected the key of its bucket")
+        if key not in self._buckets and not batch.provide_data:
+            raise ValueError(
+                f"the batch has no provide_data, expected the names and shapes to bind bucket {key!r}"
+            )
+        self.switch_bucket(key, batch.provide_data, batch.provide_label)
 
     def _watch(self, module: Module) -> None:
         if self._monitor is not None:
@@ -257,13 +274,13 @@ class BucketingModule(BaseModule):
         super().prepare(data_batch, sparse_row_id_fn)
         self._require("prepare", "binded", "params_initialized")
         current = self._curr_bucket_key
-        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._switch_to(data_batch)
         self.switch_bucket(current, None, None)
 
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
         """Switches to the bucket of the batch and computes the outputs."""
         self._require("forward", "binded", "params_initialized")
-        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._switch_to(data_batch)
         self._release_outgrown()
         self._module("forward").forward(data_batch, is_train=is_train)
 

@@ -271,6 +271,20 @@ class DataParallelExecutorGroup:
         return self._by_device("aux_dict", self.aux_names)
 
     @property
+    def data_arrays(self) -> list[list[tuple[slice, NDArray]]]:
+        """The inputs of each data array, with the rows of the batch that they get: one a device."""
+        return self._with_rows(self.data_names)
+
+    @property
+    def label_arrays(self) -> list[list[tuple[slice, NDArray]]] | None:
+        """As `data_arrays`, of the labels that the symbol takes; None if there are none."""
+        return None if self.label_shapes is None else self._with_rows(self.label_names)
+
+    def _with_rows(self, names: list[str]) -> list[list[tuple[slice, NDArray]]]:
+        blocks = self._by_device("arg_dict", names)
+        return [list(zip(self.slices, block, strict=True)) for block in blocks]
+
+    @property
     def input_grad_arrays(self) -> list[list[NDArray | None]]:
         """The gradients of each data array, one a device."""
         return self._by_device("grad_dict", self.data_names) if self.inputs_need_grad else []

@@ -45,6 +45,8 @@ _GRAD_REQ_MAP, _STORAGE_TYPE_STR_TO_ID = ndarray._GRAD_REQ_MAP, ndarray._STORAGE
 
 
 def __getattr__(name: str) -> Any:
+    if name == "utils":  # where MXNet defines `load`, `zeros` and the like
+        return _sys.modules[__name__]
     found = _register.member(_sys.modules[__name__], "op", name)
     if found is not None:
         return found

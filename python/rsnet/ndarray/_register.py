@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import _core
 from .._mxnet_names import why_missing_in
+from .._on_demand import import_on_demand
 from .._operators import registry
 from ..base import _Null
 
@@ -31,6 +32,10 @@ def _home(name: str) -> tuple[str, str]:
     if name.startswith("_"):
         return "_internal", name
     return "op", name
+
+
+# What `nd.sparse` has beside operators.
+_SPARSE_CLASSES = ("BaseSparseNDArray", "CSRNDArray", "RowSparseNDArray")
 
 
 def _operator(namespace: str, short: str) -> str | None:
@@ -60,6 +65,8 @@ def member(module: types.ModuleType, namespace: str, name: str) -> Any:
 
 def get(module: types.ModuleType, namespace: str, name: str) -> Any:
     """As :func:`member`, with an error if there is no such operator."""
+    if namespace == "sparse" and name in _SPARSE_CLASSES:
+        return getattr(import_on_demand(f"{_PACKAGE}._sparse"), name)
     found = member(module, namespace, name)
     if found is None:
         text = f"module '{module.__name__}' has no attribute {name!r}"

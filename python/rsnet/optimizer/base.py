@@ -13,6 +13,7 @@ import numpy as np
 from .. import engine
 from .. import ndarray as nd
 from .._warnings import warn
+from ..base import shown
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from .states import loads
@@ -125,6 +126,11 @@ class Optimizer:
         multi_precision: bool = False,
         param_dict: dict[int, Any] | None = None,
     ) -> None:
+        numbers = {"rescale_grad": rescale_grad, "wd": wd}
+        optional = {"clip_gradient": clip_gradient, "learning_rate": learning_rate}
+        for name, value in {**numbers, **optional}.items():
+            if name in numbers or value is not None:
+                self._check_number(name, value)
         self.rescale_grad = rescale_grad
         self.wd = wd
         self.clip_gradient = clip_gradient
@@ -155,6 +161,12 @@ class Optimizer:
         # MXNet's pickles have neither.
         vars(self).update({"param_dict": {}, "sym_info": ()} | state)
 
+    def _check_number(self, name: str, value: Any) -> None:
+        # Not a text of one either: it would fail only in the first update.
+        if not hasattr(value, "__float__"):
+            kind = type(self).__name__
+            raise TypeError(f"optimizer {kind}: invalid {name} {shown(value)}: expected a number")
+
     @property
     def learning_rate(self) -> float:
         """The rate of the next update, before a parameter's multiplier."""
@@ -165,6 +177,8 @@ class Optimizer:
 
         Raises
         ------
+        TypeError
+            It is no number.
         UserWarning
             If a scheduler decides it.
         """
@@ -174,6 +188,7 @@ class Optimizer:
                 "set_learning_rate can mutate the value of the learning rate of the optimizer only "
                 "when the LRScheduler of the optimizer is undefined."
             )
+        self._check_number("learning_rate", lr)
         self.lr = lr
 
     def _from_symbol(self, key: str) -> dict[Any, float]:
@@ -211,6 +226,12 @@ class Optimizer:
 
     def _get_wd(self, index: int) -> float:
         return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
+
+    def _get_lrs(self, indices: Sequence[int]) -> list[float]:
+        return [self._get_lr(index) for index in indices]
+
+    def _get_wds(self, indices: Sequence[int]) -> list[float]:
+        return [self._get_wd(index) for index in indices]
 
     def _update_count(self, index: int) -> int:
         count = self._index_update_count.get(index, self.begin_num_update) + 1
@@ -266,8 +287,8 @@ class Optimizer:
         for index in indices:
             self._update_count(index)
         common = {
-            "lrs": [self._get_lr(index) for index in indices],
-            "wds": [self._get_wd(index) for index in indices],
+            "lrs": self._get_lrs(indices),
+            "wds": self._get_wds(indices),
             "rescale_grad": self.rescale_grad,
         }
         if self.clip_gradient:
@@ -330,6 +351,15 @@ def _push_together(weights: Sequence[NDArray], update: Callable[[int], None]) ->
         engine.set_bulk_size(before)
 
 
+def _form(state: Any) -> str:
+    """What a state consists of, in words."""
+    if isinstance(state, NDArray):
+        return f"an array {state.shape}"
+    if isinstance(state, tuple):
+        return f"({', '.join(map(_form, state))})"
+    return "None" if state is None else f"a {type(state).__name__}"
+
+
 class Updater:
     """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index.
 
@@ -355,9 +385,23 @@ class Updater:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
         elif not self.states_synced.get(index, True):
+            self._check_loaded(index, weight)
             self.states[index] = self.sync_state_context(self.states[index], weight.context)
         self.states_synced[index] = True
         return self.states[index]
+
+    def _check_loaded(self, index: Any, weight: NDArray) -> None:
+        """Raises a ValueError where a loaded state is not one that the optimizer makes."""
+        optimizer = self.optimizer
+        own = _form(optimizer.create_state_multi_precision(index, weight))
+        found = _form(self.states[index])
+        if found != own:
+            param = optimizer.param_dict.get(index)
+            name = optimizer.idx2name.get(index, index) if param is None else param.name
+            raise ValueError(
+                f"invalid loaded state of parameter '{name}': expected {own}, as "
+                f"{type(optimizer).__name__} makes, got {found}: it may be of another optimizer"
+            )
 
     def sync_state_context(self, state: Any, context: Any) -> Any:
         """The state with its arrays on `context`; those that are there already are not copied."""

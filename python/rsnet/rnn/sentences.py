@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..io import DataBatch, DataDesc, DataIter
-from ..ndarray import array
+from ..ndarray import NDArray, array
 
 __all__ = ["BucketSentenceIter", "encode_sentences"]
 
@@ -174,6 +174,16 @@ class BucketSentenceIter(DataIter):
             label = np.full_like(rows, self.invalid_label)
             label[:, :-1] = rows[:, 1:]
             self.labels.append(label)
+
+    @property
+    def nddata(self) -> list[NDArray]:
+        """Copies of the rows of each bucket, in the order of this epoch."""
+        return [array(rows, dtype=self.dtype) for rows in self.data]
+
+    @property
+    def ndlabel(self) -> list[NDArray]:
+        """The labels of `nddata`."""
+        return [array(rows, dtype=self.dtype) for rows in self.labels]
 
     def next(self) -> DataBatch:
         """The next batch, with its length as `bucket_key`.

@@ -42,6 +42,11 @@ class Symbol(Inference, Binding):
     def __init__(self, handle: _core.SymbolHandle) -> None:
         self._handle = handle
 
+    @property
+    def handle(self) -> int:
+        """A number that identifies the symbol."""
+        return id(self)
+
     # ---- composition ---------------------------------------------------------------------------
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:

@@ -173,7 +173,13 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns 1 if an image was left out."""
+    """Runs the program; returns 1 if an image was left out.
+
+    Raises
+    ------
+    SystemExit
+        There is no list, or one cannot be read; the message names file and line.
+    """
     args: Any = parse_args(argv)
     if args.list:
         make_list(args)
@@ -184,7 +190,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [n for n in sorted(os.listdir(folder)) if n.startswith(start) and n.endswith(".lst")]
     if not names:
         raise SystemExit(f"there is no list file {args.prefix}*.lst: make one with --list")
-    return int(any([make_record(args, os.path.join(folder, name)) for name in names]))
+    try:
+        return int(any([make_record(args, os.path.join(folder, name)) for name in names]))
+    except MXNetError as error:  # of a list: images are left out one by one
+        raise SystemExit(f"im2rec: {error}") from error
 
 
 if __name__ == "__main__":

@@ -187,10 +187,11 @@ class SVRGModule(Module):
         callbacks: Callable[..., Any] | Sequence[Callable[..., Any]] | None,
         monitor: Any,
         shown: Any,
+        more: dict[str, Any],
     ) -> list[tuple[str, float]]:
         if epoch % self.update_freq == 0:
             self.update_full_grads(train_data)
-        return super()._train_epoch(train_data, metric, epoch, callbacks, monitor, shown)
+        return super()._train_epoch(train_data, metric, epoch, callbacks, monitor, shown, more)
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
         """Prepares both for a batch."""

@@ -1,17 +1,20 @@
 """Worker processes that load batches.
 
 A worker is forked where the system can fork, so that data sets may hold anything. It has a pipe of
-its own, over which it is sent lists of sample numbers; it puts the arrays of a batch into a block
-of shared memory and answers with the block's name. The parent waits for answers and for the ends of
-processes at once, so the death of a worker is noticed, whatever the cause.
+its own, over which it is sent lists of sample numbers and the name of a block of shared memory,
+into which it puts the arrays of the batch. The parent waits for answers and for the ends of
+processes at once, so the death of a worker is noticed, whatever the cause. As the parent names the
+blocks, it can also free those of workers that ended before they answered.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import secrets
 import signal
 import sys
 import traceback
@@ -78,8 +81,10 @@ def _fill(batch: Any, arrays: list[Any]) -> Any:
     return batch
 
 
-def _share(batch: Any) -> tuple[Any, list[Any], str | None]:
-    """The batch without its arrays, where they lie in a block of shared memory, and its name."""
+def _share(batch: Any, name: str) -> tuple[Any, list[Any], str | None]:
+    """The batch without its arrays, where they lie in a block of this name, and the name; None if
+    there is no block, as they have no elements.
+    """
     arrays: list[np.ndarray] = []
     shell = _strip(batch, arrays)
     facts, size = [], 0
@@ -89,10 +94,9 @@ def _share(batch: Any) -> tuple[Any, list[Any], str | None]:
         size += array.nbytes
     if not size:
         return shell, facts, None
-    block = shared_memory.SharedMemory(create=True, size=size)
+    block = shared_memory.SharedMemory(name, create=True, size=size)
     for (offset, shape, dtype), array in zip(facts, arrays):
         np.ndarray(shape, dtype, block.buf, offset)[...] = array
-    name = block.name
     block.close()
     return shell, facts, name
 
@@ -116,11 +120,15 @@ def _take(shell: Any, facts: list[Any], name: str | None) -> Any:
 
 
 def _free(name: str | None) -> None:
-    """Frees a block whose batch is no longer wanted."""
-    if name is not None:
+    """Frees a block whose batch is no longer wanted, if there is such a block."""
+    if name is None:
+        return
+    try:
         block = shared_memory.SharedMemory(name=name)
-        block.close()
-        block.unlink()
+    except FileNotFoundError:
+        return
+    block.close()
+    block.unlink()
 
 
 # ---- the worker --------------------------------------------------------------------------------
@@ -149,12 +157,12 @@ def _work(
     python_random.seed(seed)
     while True:
         try:
-            key, indices = pipe.recv()
+            key, indices, name = pipe.recv()
         except (EOFError, OSError):
             return
         answer: tuple[Any, Any, Any]
         try:
-            answer = (key, None, _share(batchify([dataset[i] for i in indices])))
+            answer = (key, None, _share(batchify([dataset[i] for i in indices]), name))
         except Exception as error:
             text = traceback.format_exc()
             answer = (key, (_portable(error), text), None)
@@ -170,7 +178,7 @@ class Worker:
     def __init__(self, process: Any, pipe: Any) -> None:
         self.process = process
         self.pipe = pipe
-        self.asked: list[Any] = []
+        self.asked: dict[Any, str] = {}  # and the names of their blocks
 
 
 class Workers:
@@ -195,6 +203,7 @@ class Workers:
         self._workers: list[Worker] = []
         self._answers: dict[Any, Any] = {}
         self._unwanted: set[Any] = set()
+        self._names = (f"rsnet_{secrets.token_hex(6)}_{i}" for i in itertools.count())
         self._owner = os.getpid()
         for i in range(count):
             mine, theirs = context.Pipe()
@@ -212,9 +221,9 @@ class Workers:
     def ask(self, key: Any, indices: Any) -> None:
         """Asks the worker with the least to do for a batch."""
         worker = min(self._workers, key=lambda w: len(w.asked))
-        worker.asked.append(key)
+        name = worker.asked[key] = next(self._names)
         try:
-            worker.pipe.send((key, indices))
+            worker.pipe.send((key, indices, name))
         except (BrokenPipeError, ConnectionResetError):
             self._died(worker)
 
@@ -264,7 +273,7 @@ class Workers:
                 answered, failure, shared = worker.pipe.recv()
             except (EOFError, OSError):
                 self._died(worker)
-            worker.asked.remove(answered)
+            del worker.asked[answered]
             if answered in self._unwanted:
                 self._unwanted.discard(answered)
                 _free(None if shared is None else shared[2])
@@ -283,7 +292,7 @@ class Workers:
             why = f"signal {_signal_name(-code)}"
             if -code == signal.SIGKILL:
                 why += " (out of memory?)"
-        busy = f" while it loaded batch {worker.asked[0][1]}" if worker.asked else ""
+        busy = f" while it loaded batch {next(iter(worker.asked))[1]}" if worker.asked else ""
         self.close()
         raise RuntimeError(
             f"DataLoader: worker {self._workers.index(worker)} (process {pid}) died with {why}{busy}"
@@ -307,13 +316,6 @@ def _close(workers: list[Worker], answers: dict[Any, Any], owner: int) -> None:
     if os.getpid() != owner:
         return  # a fork's copy
     for worker in workers:
-        while worker.asked and worker.process.is_alive() and worker.pipe.poll():
-            try:
-                answered, failure, shared = worker.pipe.recv()
-            except (EOFError, OSError):
-                break
-            worker.asked.remove(answered)
-            answers[answered] = (failure, shared)
         worker.pipe.close()
     for _, shared in answers.values():
         if shared is not None:
@@ -324,3 +326,5 @@ def _close(workers: list[Worker], answers: dict[Any, Any], owner: int) -> None:
         if worker.process.is_alive():
             worker.process.terminate()
             worker.process.join()
+        for name in worker.asked.values():  # it may have made the block: its answer was not read
+            _free(name)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..._mxnet_names import module_getattr
 from ...ndarray import NDArray
 
 __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
@@ -82,7 +83,7 @@ class Dataset:
         lazy : bool
             Call it whenever a sample is asked for? If not, it is called for all, here and now.
         """
-        found = _Transformed(self, fn)
+        found = _LazyTransformDataset(self, fn)
         return found if lazy else SimpleDataset(list(found))
 
     def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
@@ -111,7 +112,7 @@ class SimpleDataset(Dataset):
         return self._data[idx]
 
 
-class _Transformed(Dataset):
+class _LazyTransformDataset(Dataset):
     def __init__(self, data: Dataset, fn: Callable[..., Any]) -> None:
         self._data = data
         self._fn = fn
@@ -210,3 +211,6 @@ class RecordFileDataset(Dataset):
 
     def __len__(self) -> int:
         return len(self._record.keys)
+
+
+__getattr__ = module_getattr(__name__)

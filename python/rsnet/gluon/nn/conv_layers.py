@@ -22,6 +22,9 @@ from .pooling import (
     MaxPool3D,
     per_axis,
 )
+from .pooling import (
+    _Pooling as _Pooling,
+)
 
 __all__ = [
     "AvgPool1D",

@@ -28,11 +28,36 @@ class _Pooling(HybridBlock):
         Order of batch, channels and axes of the input.
     ceil_mode : bool
         Round the output's size up?
+    global_pool : bool
+        Is the window the whole input?
+    pool_type : {'max', 'avg', 'sum', 'lp'}
+    count_include_pad : bool, optional
+        Does padding count in a mean?
     """
 
     _axes = 0
     _pool_type = "max"
     _global = False
+
+    def __init__(
+        self,
+        pool_size: tuple[int, ...] | None = None,
+        strides: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        global_pool: bool = False,
+        pool_type: str = "max",
+        layout: str | None = None,
+        count_include_pad: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        more = (strides, padding, ceil_mode, global_pool, pool_type, layout, count_include_pad)
+        if pool_size is not None:  # for classes of programs; those below call `_set`
+            self._axes, self._global, self._pool_type = len(pool_size), global_pool, pool_type
+            self._set(pool_size, strides, padding, ceil_mode, layout, count_include_pad)
+        elif more != (None, 0, False, False, "max", None, None):
+            raise TypeError(f"{type(self).__name__}: got an argument of windows, but no pool_size")
 
     def _set(
         self,

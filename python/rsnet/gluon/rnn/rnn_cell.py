@@ -1,5 +1,6 @@
 """All cells, under the name of MXNet's module."""
 
+from ..._mxnet_names import module_getattr
 from .cells import GRUCell, LSTMCell, RNNCell
 from .containers import BidirectionalCell, HybridSequentialRNNCell, SequentialRNNCell
 from .modifiers import DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
@@ -19,3 +20,5 @@ __all__ = [
     "SequentialRNNCell",
     "ZoneoutCell",
 ]
+
+__getattr__ = module_getattr(__name__)

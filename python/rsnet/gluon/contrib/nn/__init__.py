@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...._mxnet_names import module_getattr
 from ...hybrid_block import HybridBlock
 from ...nn import Concurrent, HybridConcurrent, Identity, SyncBatchNorm
 
@@ -97,3 +98,6 @@ class PixelShuffle3D(_PixelShuffle):
     """
 
     _axes = 3
+
+
+__getattr__ = module_getattr(__name__)

@@ -35,6 +35,11 @@ class _LocalDataset(Dataset):
     def __init__(self, root: str, transform: Callable[..., Any] | None) -> None:
         self._root = os.path.expanduser(root)
         self._transform = transform
+        self._data: Any = None
+        self._label: Any = None
+        self._get_data()
+
+    def _get_data(self) -> None:
         images, labels = self._read()
         self._data = nd.array(images, dtype=images.dtype)
         self._label = labels.astype(np.int32)

@@ -267,18 +267,19 @@ class ResNetV2(_ResNet):
             self.output = nn.Dense(classes, in_units=channels[-1])
 
 
-# Blocks of every stage and channels, by all layers with weights.
-_LAYERS = {
-    18: (False, [2, 2, 2, 2], [64, 64, 128, 256, 512]),
-    34: (False, [3, 4, 6, 3], [64, 64, 128, 256, 512]),
-    50: (True, [3, 4, 6, 3], [64, 256, 512, 1024, 2048]),
-    101: (True, [3, 4, 23, 3], [64, 256, 512, 1024, 2048]),
-    152: (True, [3, 8, 36, 3], [64, 256, 512, 1024, 2048]),
+#: Kind of block, blocks of every stage and channels, by all layers with weights.
+resnet_spec: dict[int, tuple[str, list[int], list[int]]] = {
+    18: ("basic_block", [2, 2, 2, 2], [64, 64, 128, 256, 512]),
+    34: ("basic_block", [3, 4, 6, 3], [64, 64, 128, 256, 512]),
+    50: ("bottle_neck", [3, 4, 6, 3], [64, 256, 512, 1024, 2048]),
+    101: ("bottle_neck", [3, 4, 23, 3], [64, 256, 512, 1024, 2048]),
+    152: ("bottle_neck", [3, 8, 36, 3], [64, 256, 512, 1024, 2048]),
 }
-_BLOCKS = {
-    1: (ResNetV1, BasicBlockV1, BottleneckV1),
-    2: (ResNetV2, BasicBlockV2, BottleneckV2),
-}
+resnet_net_versions = [ResNetV1, ResNetV2]
+resnet_block_versions: list[dict[str, type[HybridBlock]]] = [
+    {"basic_block": BasicBlockV1, "bottle_neck": BottleneckV1},
+    {"basic_block": BasicBlockV2, "bottle_neck": BottleneckV2},
+]
 
 
 def get_resnet(
@@ -298,14 +299,15 @@ def get_resnet(
     num_layers : int
         18, 34, 50, 101 or 152.
     """
-    if num_layers not in _LAYERS:
-        known = ", ".join(map(str, _LAYERS))
+    if num_layers not in resnet_spec:
+        known = ", ".join(map(str, resnet_spec))
         raise AssertionError(f"invalid num_layers {num_layers}: expected one of: {known}")
-    if version not in _BLOCKS:
+    if version not in (1, 2):
         raise AssertionError(f"invalid version {version}: expected 1 or 2")
-    deep, layers, channels = _LAYERS[num_layers]
-    network, basic, bottleneck = _BLOCKS[version]
-    net = network(bottleneck if deep else basic, layers, channels, **kwargs)
+    kind, layers, channels = resnet_spec[num_layers]
+    block = resnet_block_versions[version - 1][kind]
+    network: Any = resnet_net_versions[version - 1]
+    net = network(block, layers, channels, **kwargs)
     return with_weights(net, f"resnet{num_layers}_v{version}", pretrained, root, ctx)
 
 
