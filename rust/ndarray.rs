@@ -48,7 +48,8 @@ impl Base {
     /// A base on `engine` with an empty pool and a stopped profiler.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         let profiler = Arc::<Recorder>::default();
-        let (pool, cuda) = (Pool::new(&profiler), Devices::new(&profiler, engine.runs_inside_push()));
+        let (pool, cuda) =
+            (Pool::new(&profiler), Devices::new(&profiler, engine.runs_inside_push()));
         Base { engine, pool, cuda, profiler }
     }
 

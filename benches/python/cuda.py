@@ -77,7 +77,9 @@ def main():
         print(f"the driver's call by itself    {own:8.0f} ns")
         print(f"1,000 launches of a graph      {launch:8.0f} us (goal: 100)")
         print(f"a pass of {SHORT} launches        {best[0] * 1e6:8.0f} us, with its wait")
-        print(f"a call from Python             {min(call_seconds(mx) for _ in range(5)) * 1e9:8.0f} ns")
+        print(
+            f"a call from Python             {min(call_seconds(mx) for _ in range(5)) * 1e9:8.0f} ns"
+        )
 
 
 if __name__ == "__main__":

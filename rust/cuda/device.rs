@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Held;
 use crate::profiler::Recorder;
 use crate::storage::{Block, Pool};
+use std::any::Any;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,6 +226,14 @@ impl Device {
         }
     }
 
+    /// Lets what is issued for computing from now on wait for the work on a stream of another
+    /// library, in the same context.
+    pub fn follow(&self, stream: usize) -> Result<()> {
+        let entered = self.primary.enter();
+        let followed = entered.and_then(|()| self.compute.follow_foreign(stream as Handle));
+        followed.map_err(|e| self.failed(e))
+    }
+
     /// Waits for all work that was issued; the fault of the device unless a wait has raised it.
     pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
         if self.fault.is_set() {
@@ -371,6 +380,26 @@ impl Device {
             let status = (driver.memset_d8_async)(to as Address, 0, bytes, stream);
             driver.check("cuMemsetD8Async", status)
         })
+    }
+}
+
+/// Keeps memory of another library until the device has done what uses it.
+pub struct Lent {
+    device: Arc<Device>,
+    owner: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Lent {
+    /// `owner` gives the memory back when it is dropped.
+    pub fn new(device: &Arc<Device>, owner: Box<dyn Any + Send + Sync>) -> Self {
+        Lent { device: device.clone(), owner: Some(owner) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let owner = self.owner.take();
+        self.device.when_done(Box::new(move |_| drop(owner)));
     }
 }
 

@@ -173,7 +173,7 @@ impl Stream {
         // gets that of a mark which is recorded behind the work.
         let ticket = self.next();
         self.issued.store(ticket, Ordering::SeqCst);
-        match self.record(&mut state) {
+        match self.record_on(&mut state, self.handle.0) {
             Ok(event) => {
                 state.marks.push_back(Mark { ticket, event, from, keep });
                 self.take_off_reached(state, 2);
@@ -191,8 +191,8 @@ impl Stream {
         }
     }
 
-    /// An event behind all work that was issued so far.
-    fn record(&self, state: &mut State) -> Result<Shared> {
+    /// An event behind all work that was issued on a stream of the device so far.
+    fn record_on(&self, state: &mut State, stream: Handle) -> Result<Shared> {
         let event = match state.spare.pop() {
             Some(event) => event,
             None => {
@@ -203,8 +203,8 @@ impl Stream {
                 Shared(event)
             }
         };
-        // SAFETY: event and stream belong to the context, and no mark uses the event.
-        let status = unsafe { (self.driver().event_record)(event.0, self.handle.0) };
+        // SAFETY: the driver checks the stream, and no mark uses the event.
+        let status = unsafe { (self.driver().event_record)(event.0, stream) };
         let recorded = self.driver().check("cuEventRecord", status);
         recorded.map(|()| event).inspect_err(|_| state.spare.push(event))
     }
@@ -241,6 +241,17 @@ impl Stream {
         let ticket = other.marked(ticket);
         self.primary.enter()?;
         self.follow(other, ticket?)
+    }
+
+    /// Lets work that is issued from now on wait for what another library has issued on a stream of
+    /// its own.
+    pub fn follow_foreign(&self, other: Handle) -> Result<()> {
+        let mut state = self.state.lock();
+        let event = self.record_on(&mut state, other)?;
+        // SAFETY: the event is recorded; the driver has noted what to wait for when this returns.
+        let status = unsafe { (self.driver().stream_wait_event)(self.handle.0, event.0, 0) };
+        state.spare.push(event);
+        self.driver().check("cuStreamWaitEvent", status)
     }
 
     /// Asks the driver for the first marks, at most `most`, and takes those off that are reached.
@@ -341,9 +352,11 @@ impl Stream {
             let now = Instant::now();
             if now >= next_poll {
                 drop(state);
-                // A fault of another stream ends this wait, too; a fork may have happened.
+                // A fork may have happened.
                 self.primary.enter()?;
                 poll()?;
+                // The stream's thread may be in a function that waits for this one.
+                self.take_off_reached(self.state.lock(), usize::MAX);
                 next_poll = now + SLICE;
                 state = self.state.lock();
                 continue;

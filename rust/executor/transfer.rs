@@ -98,8 +98,7 @@ fn push_task(
     distinct(&mut reads, &mut writes);
     let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
     let overwrites = usize::from(overwrites);
-    let (ctx, call_site): (_, Option<CallSite<'_>>) =
-        (target.context(), Some(&call_site::current));
+    let (ctx, call_site): (_, Option<CallSite<'_>>) = (target.context(), Some(&call_site::current));
     let push = Push { ctx, overwrites, cheap, call_site, ..Push::new(name, &reads, &writes) };
     target.base().engine.push(task, push)
 }

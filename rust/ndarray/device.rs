@@ -2,8 +2,8 @@
 //! host.
 //!
 //! An operation that computes on a device is complete when it has issued its work, so the engine's
-//! order says that work was issued, not that it was done. Who copies to or from the memory, or waits
-//! for it, needs to know which tickets of the compute stream cover its uses:
+//! order says that work was issued, not that it was done. Who copies to or from the memory, or
+//! waits for it, needs to know which tickets of the compute stream cover its uses:
 //!
 //! * memory that no operation has seen yet may still be used by work for its former owner: the pool
 //!   keeps the ticket that covered that when the memory was given back;
@@ -87,6 +87,17 @@ impl NDArray {
     pub fn device(&self) -> Result<Option<&Arc<Device>>> {
         let ctx = self.context();
         if ctx.is_host() { Ok(None) } else { self.base().cuda.device(ctx.device_id).map(Some) }
+    }
+
+    /// Address and stream of an array on a device, once its writes are issued: what follows on the
+    /// stream comes after them.
+    pub fn issued(&self, poll: Poll<'_>) -> Result<Option<(usize, usize)>> {
+        let Some(device) = self.device()? else { return Ok(None) };
+        if let Some(var) = self.known_var() {
+            self.base().engine.wait_to_read(var, poll)?;
+        }
+        self.readable()?;
+        Ok(Some((self.address()? as usize, device.stream())))
     }
 
     /// The elements of an array on a device, once they are computed; an error if they never were.
@@ -200,11 +211,7 @@ impl NDArray {
     }
 
     /// Copies elements to the array on its device, and calls `then` as [`NDArray::start_copy`].
-    pub(super) fn start_sending(
-        &self,
-        copy: HostCopy,
-        then: Box<dyn FnOnce(Result<()>) + Send>,
-    ) {
+    pub(super) fn start_sending(&self, copy: HostCopy, then: Box<dyn FnOnce(Result<()>) + Send>) {
         let (device, to) = match (self.device(), self.address_for_copy()) {
             (Ok(Some(device)), Ok(to)) => (device, to),
             (Err(e), _) | (_, Err(e)) => return then(Err(e)),

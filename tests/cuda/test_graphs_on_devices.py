@@ -74,7 +74,14 @@ def test_groups_on_different_devices(devices, req):
         assert_near(got, want)
 
 
-def test_gluon_and_its_cached_graph(gpu):
+# Some gradients here are zero but for rounding (a shift behind a batch normalisation), and Adam
+# makes steps of full length of these. A greater epsilon makes results depend on the others alone.
+@pytest.mark.parametrize(
+    ("optimizer", "arguments"),
+    [("sgd", {"learning_rate": 0.05}), ("adam", {"learning_rate": 0.05, "epsilon": 1e-3})],
+    ids=["sgd", "adam"],
+)
+def test_gluon_and_its_cached_graph(gpu, optimizer, arguments):
     results = []
     for ctx in (mx.cpu(), gpu):
         mx.random.seed(1)
@@ -83,7 +90,7 @@ def test_gluon_and_its_cached_graph(gpu):
         net.add(mx.gluon.nn.Dense(3))
         net.initialize(mx.init.Xavier(), ctx=ctx)
         net.hybridize()
-        trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05})
+        trainer = mx.gluon.Trainer(net.collect_params(), optimizer, dict(arguments))
         x = nd.array(np.random.RandomState(2).normal(size=(6, 4)), ctx=ctx)
         for _ in range(3):
             with mx.autograd.record():
@@ -93,7 +100,7 @@ def test_gluon_and_its_cached_graph(gpu):
         assert loss.context == ctx
         results.append([net(x).asnumpy(), loss.asnumpy()])
     for got, want in zip(*results, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 class _Scaled(mx.operator.CustomOp):

@@ -78,8 +78,11 @@ def test_an_array_in_use_is_not_overwritten(gpu, emulated):
         with emulated.held() as queued:
             y = x + 1
             until(queued)
-            x[:] = np.zeros(size, "float32")
-            z = x + 2
+            writing = threading.Thread(target=x.__setitem__, args=(slice(None), np.zeros(size)))
+            writing.start()
+            writing.join(0.05)
+        writing.join()
+        z = x + 2
         np.testing.assert_array_equal(y.asnumpy(), values[:size] + 1)
         np.testing.assert_array_equal(z.asnumpy(), np.full(size, 2))
 
@@ -207,7 +210,7 @@ def random_graph(seed):
     """A symbol of two groups, which cross often."""
     pick = random.Random(seed)
     entries = [mx.sym.Variable(f"x{i}") for i in range(3)]
-    for n in range(14):
+    for _ in range(14):
         a, b = pick.choice(entries), pick.choice(entries)
         with mx.AttrScope(ctx_group=pick.choice(["first", "second"])):
             entries.append(
@@ -277,6 +280,7 @@ def test_a_fault_names_the_operator_and_ends_every_later_use(engine):
         ctypes.CDLL(os.environ["RSNET_LIBCUDA"]).emulated_fail_after(3)
         a = x + 1
         b = nd.square(a)
+        b.wait_to_read()
         c = nd.sqrt(b)
         d = nd.exp(c)
         away = d.as_in_context(mx.cpu()) + 1
