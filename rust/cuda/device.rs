@@ -128,7 +128,8 @@ impl Device {
         let named = unsafe { (driver.device_get_name)(text.as_mut_ptr(), 127, primary.number) };
         driver.check("cuDeviceGetName", named)?;
         let fault = Arc::default();
-        let (compute, copies) = (Stream::new(&primary, &fault)?, Stream::new(&primary, &fault)?);
+        let compute = Stream::new(&primary, &fault, None)?;
+        let copies = Stream::new(&primary, &fault, Some(compute.clone()))?;
         let memory = DeviceMemory { id, primary: primary.clone(), compute: compute.clone() };
         let pinned = PinnedMemory { id, primary: primary.clone() };
         Ok(Device {

@@ -116,11 +116,23 @@ struct State {
     ends: bool,
 }
 
+impl State {
+    /// The error with the place of the first work that was not reached.
+    fn blame(&self, error: Error) -> Error {
+        match self.marks.front().and_then(|mark| mark.from.as_ref()) {
+            Some((origin, number)) => origin.place(*number, error),
+            None => error,
+        }
+    }
+}
+
 /// A stream of a device.
 pub struct Stream {
     handle: Shared,
     primary: Arc<Primary>,
     fault: Arc<Fault>,
+    /// The stream whose work explains a fault that is met here.
+    blames: Option<Arc<Stream>>,
     issued: AtomicU64,
     done: AtomicU64,
     state: Lock<State>,
@@ -132,7 +144,11 @@ pub struct Stream {
 
 impl Stream {
     /// A stream of the device whose context is current.
-    pub fn new(primary: &Arc<Primary>, fault: &Arc<Fault>) -> Result<Arc<Stream>> {
+    pub fn new(
+        primary: &Arc<Primary>,
+        fault: &Arc<Fault>,
+        blames: Option<Arc<Stream>>,
+    ) -> Result<Arc<Stream>> {
         let (driver, mut handle) = (&primary.driver, std::ptr::null_mut());
         // SAFETY: a place for the answer, in a context.
         let status = unsafe { (driver.stream_create)(&mut handle, NON_BLOCKING) };
@@ -141,6 +157,7 @@ impl Stream {
             handle: Shared(handle),
             primary: primary.clone(),
             fault: fault.clone(),
+            blames,
             issued: AtomicU64::new(0),
             done: AtomicU64::new(0),
             state: Lock::default(),
@@ -286,9 +303,10 @@ impl Stream {
         let mut upto = ticket;
         if let Err(error) = self.driver().check(function, status) {
             let error = self.primary.place(error);
-            let error = match state.marks.front().and_then(|mark| mark.from.as_ref()) {
-                Some((origin, number)) => origin.place(*number, error),
-                None => error,
+            let error = match &self.blames {
+                // (Nothing holds the lock of that stream and waits for the one of this.)
+                Some(other) => other.state.lock().blame(error),
+                None => state.blame(error),
             };
             let _ = self.fault.error.set(error);
             upto = self.issued.load(Ordering::Relaxed);
