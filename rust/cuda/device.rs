@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Held;
 use crate::profiler::Recorder;
 use crate::storage::{Block, Pool};
+use std::any::Any;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,7 +128,8 @@ impl Device {
         let named = unsafe { (driver.device_get_name)(text.as_mut_ptr(), 127, primary.number) };
         driver.check("cuDeviceGetName", named)?;
         let fault = Arc::default();
-        let (compute, copies) = (Stream::new(&primary, &fault)?, Stream::new(&primary, &fault)?);
+        let compute = Stream::new(&primary, &fault, None)?;
+        let copies = Stream::new(&primary, &fault, Some(compute.clone()))?;
         let memory = DeviceMemory { id, primary: primary.clone(), compute: compute.clone() };
         let pinned = PinnedMemory { id, primary: primary.clone() };
         Ok(Device {
@@ -223,6 +225,14 @@ impl Device {
             Ok(ticket) => self.compute.when(ticket, then),
             Err(error) => then(Err(self.failed(error))),
         }
+    }
+
+    /// Lets what is issued for computing from now on wait for the work on a stream of another
+    /// library, in the same context.
+    pub fn follow(&self, stream: usize) -> Result<()> {
+        let entered = self.primary.enter();
+        let followed = entered.and_then(|()| self.compute.follow_foreign(stream as Handle));
+        followed.map_err(|e| self.failed(e))
     }
 
     /// Waits for all work that was issued; the fault of the device unless a wait has raised it.
@@ -371,6 +381,26 @@ impl Device {
             let status = (driver.memset_d8_async)(to as Address, 0, bytes, stream);
             driver.check("cuMemsetD8Async", status)
         })
+    }
+}
+
+/// Keeps memory of another library until the device has done what uses it.
+pub struct Lent {
+    device: Arc<Device>,
+    owner: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Lent {
+    /// `owner` gives the memory back when it is dropped.
+    pub fn new(device: &Arc<Device>, owner: Box<dyn Any + Send + Sync>) -> Self {
+        Lent { device: device.clone(), owner: Some(owner) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let owner = self.owner.take();
+        self.device.when_done(Box::new(move |_| drop(owner)));
     }
 }
 

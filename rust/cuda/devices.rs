@@ -1,7 +1,7 @@
 //! The devices of a process, opened one by one when they are first used.
 
 use super::device::{self, Device};
-use super::driver::Driver;
+use super::driver::{Address, Driver};
 use super::functions::Functions;
 use super::stream::Poll;
 use crate::context::Context;
@@ -9,11 +9,15 @@ use crate::error::{Error, Result};
 use crate::lock::{Held, Lock};
 use crate::profiler::Recorder;
 use std::collections::BTreeSet;
+use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Numbers of devices are below this.
 pub const MAX_DEVICES: usize = 64;
+
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const DEVICE_ORDINAL: c_uint = 9;
 
 /// What to install for the kernels of CUDA, as errors say it.
 const EXTRA: &str = "pip install rsnet[cuda13]";
@@ -119,6 +123,26 @@ impl Devices {
     /// The CUDA version of the driver, once a device was used: 12040 is 12.4.
     pub fn driver_version(&self) -> Option<i32> {
         self.driver.get().map(|driver| driver.version())
+    }
+
+    /// The device whose memory `address` is.
+    pub fn device_at(&self, address: usize) -> Result<&Arc<Device>> {
+        let (driver, mut number) = (
+            {
+                let _opening = self.opening.lock();
+                self.open_driver()?
+            },
+            0 as c_int,
+        );
+        let place = (&mut number as *mut c_int).cast();
+        // SAFETY: a place for the answer; the driver checks the address.
+        let status =
+            unsafe { (driver.pointer_get_attribute)(place, DEVICE_ORDINAL, address as Address) };
+        driver.check("cuPointerGetAttribute", status).map_err(|_| {
+            let got = format!("{address:#x}");
+            Error::invalid("address", got, "memory of a CUDA device")
+        })?;
+        self.device(number)
     }
 
     /// Calls `notice` for every operator that runs on the host for the first time from now on.

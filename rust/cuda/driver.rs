@@ -74,6 +74,7 @@ functions! {
     ctx_set_current: "cuCtxSetCurrent"(Handle);
     ctx_synchronize: "cuCtxSynchronize"();
     mem_get_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
+    pointer_get_attribute: "cuPointerGetAttribute"(*mut c_void, c_uint, Address);
     mem_alloc: "cuMemAlloc_v2"(*mut Address, usize);
     mem_free: "cuMemFree_v2"(Address);
     mem_host_alloc: "cuMemHostAlloc"(*mut Handle, usize, c_uint);

@@ -11,7 +11,7 @@ mod memory;
 mod staged;
 mod stream;
 
-pub use device::{Device, Transfer, Way};
+pub use device::{Device, Lent, Transfer, Way};
 pub use devices::{Devices, HeldForFork, MAX_DEVICES};
 pub use driver::{Driver, Handle};
 pub use functions::{Function, Functions, Loader};

@@ -116,11 +116,23 @@ struct State {
     ends: bool,
 }
 
+impl State {
+    /// The error with the place of the first work that was not reached.
+    fn blame(&self, error: Error) -> Error {
+        match self.marks.front().and_then(|mark| mark.from.as_ref()) {
+            Some((origin, number)) => origin.place(*number, error),
+            None => error,
+        }
+    }
+}
+
 /// A stream of a device.
 pub struct Stream {
     handle: Shared,
     primary: Arc<Primary>,
     fault: Arc<Fault>,
+    /// The stream whose work explains a fault that is met here.
+    blames: Option<Arc<Stream>>,
     issued: AtomicU64,
     done: AtomicU64,
     state: Lock<State>,
@@ -132,7 +144,11 @@ pub struct Stream {
 
 impl Stream {
     /// A stream of the device whose context is current.
-    pub fn new(primary: &Arc<Primary>, fault: &Arc<Fault>) -> Result<Arc<Stream>> {
+    pub fn new(
+        primary: &Arc<Primary>,
+        fault: &Arc<Fault>,
+        blames: Option<Arc<Stream>>,
+    ) -> Result<Arc<Stream>> {
         let (driver, mut handle) = (&primary.driver, std::ptr::null_mut());
         // SAFETY: a place for the answer, in a context.
         let status = unsafe { (driver.stream_create)(&mut handle, NON_BLOCKING) };
@@ -141,6 +157,7 @@ impl Stream {
             handle: Shared(handle),
             primary: primary.clone(),
             fault: fault.clone(),
+            blames,
             issued: AtomicU64::new(0),
             done: AtomicU64::new(0),
             state: Lock::default(),
@@ -173,7 +190,7 @@ impl Stream {
         // gets that of a mark which is recorded behind the work.
         let ticket = self.next();
         self.issued.store(ticket, Ordering::SeqCst);
-        match self.record(&mut state) {
+        match self.record_on(&mut state, self.handle.0) {
             Ok(event) => {
                 state.marks.push_back(Mark { ticket, event, from, keep });
                 self.take_off_reached(state, 2);
@@ -191,8 +208,8 @@ impl Stream {
         }
     }
 
-    /// An event behind all work that was issued so far.
-    fn record(&self, state: &mut State) -> Result<Shared> {
+    /// An event behind all work that was issued on a stream of the device so far.
+    fn record_on(&self, state: &mut State, stream: Handle) -> Result<Shared> {
         let event = match state.spare.pop() {
             Some(event) => event,
             None => {
@@ -203,8 +220,8 @@ impl Stream {
                 Shared(event)
             }
         };
-        // SAFETY: event and stream belong to the context, and no mark uses the event.
-        let status = unsafe { (self.driver().event_record)(event.0, self.handle.0) };
+        // SAFETY: the driver checks the stream, and no mark uses the event.
+        let status = unsafe { (self.driver().event_record)(event.0, stream) };
         let recorded = self.driver().check("cuEventRecord", status);
         recorded.map(|()| event).inspect_err(|_| state.spare.push(event))
     }
@@ -243,6 +260,17 @@ impl Stream {
         self.follow(other, ticket?)
     }
 
+    /// Lets work that is issued from now on wait for what another library has issued on a stream of
+    /// its own.
+    pub fn follow_foreign(&self, other: Handle) -> Result<()> {
+        let mut state = self.state.lock();
+        let event = self.record_on(&mut state, other)?;
+        // SAFETY: the event is recorded; the driver has noted what to wait for when this returns.
+        let status = unsafe { (self.driver().stream_wait_event)(self.handle.0, event.0, 0) };
+        state.spare.push(event);
+        self.driver().check("cuStreamWaitEvent", status)
+    }
+
     /// Asks the driver for the first marks, at most `most`, and takes those off that are reached.
     fn take_off_reached(&self, mut state: Guard<'_, State>, most: usize) {
         let mut taken = Vec::new();
@@ -275,9 +303,10 @@ impl Stream {
         let mut upto = ticket;
         if let Err(error) = self.driver().check(function, status) {
             let error = self.primary.place(error);
-            let error = match state.marks.front().and_then(|mark| mark.from.as_ref()) {
-                Some((origin, number)) => origin.place(*number, error),
-                None => error,
+            let error = match &self.blames {
+                // (Nothing holds the lock of that stream and waits for the one of this.)
+                Some(other) => other.state.lock().blame(error),
+                None => state.blame(error),
             };
             let _ = self.fault.error.set(error);
             upto = self.issued.load(Ordering::Relaxed);
@@ -341,9 +370,11 @@ impl Stream {
             let now = Instant::now();
             if now >= next_poll {
                 drop(state);
-                // A fault of another stream ends this wait, too; a fork may have happened.
+                // A fork may have happened.
                 self.primary.enter()?;
                 poll()?;
+                // The stream's thread may be in a function that waits for this one.
+                self.take_off_reached(self.state.lock(), usize::MAX);
                 next_poll = now + SLICE;
                 state = self.state.lock();
                 continue;

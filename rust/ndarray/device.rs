@@ -89,6 +89,17 @@ impl NDArray {
         if ctx.is_host() { Ok(None) } else { self.base().cuda.device(ctx.device_id).map(Some) }
     }
 
+    /// Address and stream of an array on a device, once its writes are issued: what follows on the
+    /// stream comes after them.
+    pub fn issued(&self, poll: Poll<'_>) -> Result<Option<(usize, usize)>> {
+        let Some(device) = self.device()? else { return Ok(None) };
+        if let Some(var) = self.known_var() {
+            self.base().engine.wait_to_read(var, poll)?;
+        }
+        self.readable()?;
+        Ok(Some((self.address()? as usize, device.stream())))
+    }
+
     /// The elements of an array on a device, once they are computed; an error if they never were.
     /// `None` for an array on the host.
     pub fn copied_to_host(&self, poll: Poll<'_>) -> Result<Option<HostCopy>> {

@@ -6,13 +6,15 @@
 use super::error::{IntoPy, invalid, poll_signals, shown};
 use super::ndarray::PyNDArray;
 use super::runtime;
-use crate::context::{Context, DeviceType};
+use crate::context::Context;
+use crate::cuda::Lent;
 use crate::dtype::DType;
 use crate::ndarray::NDArray;
 use crate::shape::{Dims, Shape};
 use pyo3::exceptions::{PyAssertionError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -155,11 +157,26 @@ impl Drop for Imported {
     }
 }
 
+/// The capsule of an object. One on a CUDA device is told the stream that will use the memory.
+fn exported<'py>(source: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let place = match source.hasattr("__dlpack_device__")? {
+        true => source.call_method0("__dlpack_device__")?.extract::<(i32, i32)>()?,
+        false => (1, 0),
+    };
+    if place.0 != 2 {
+        return source.call_method0("__dlpack__");
+    }
+    let device = runtime().cuda.device(place.1).py(source.py())?;
+    let options = PyDict::new(source.py());
+    options.set_item("stream", device.stream())?;
+    source.call_method("__dlpack__", (), Some(&options))
+}
+
 /// An array over the memory of a capsule, which is used up; or of an object with `__dlpack__`.
 #[pyfunction]
 fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray> {
     let capsule = match source.hasattr("__dlpack__")? {
-        true => source.call_method0("__dlpack__")?,
+        true => exported(source)?,
         false => source.clone(),
     };
     // SAFETY: PyCapsule functions check what they are given; the pointer is valid while the capsule
@@ -192,14 +209,18 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
             let expected = "that of a dtype of rsnet, with one lane";
             PyTypeError::new_err(invalid("DLPack type code", got, expected))
         })?;
-    let device = match tensor.device_type {
+    let ctx = match tensor.device_type {
         1 | 3 => Context::default(),
+        2 => Context::gpu(tensor.device_id),
         other => {
-            let expected = "1 or 3, memory of the host";
+            let expected = "1 or 3, memory of the host, or 2, of a CUDA device";
             return Err(PyValueError::new_err(invalid("DLPack device type", other, expected)));
         }
     };
-    debug_assert_eq!(device.device_type, DeviceType::Cpu);
+    let device = match ctx.is_host() {
+        true => None,
+        false => Some(runtime().cuda.device(ctx.device_id).py(py)?),
+    };
     let row_major = shape.strides();
     let differs = |i: usize| shape.dims()[i] > 1 && strides[i] != row_major[i];
     if (0..strides.len()).any(differs) {
@@ -217,9 +238,13 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
     if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), USED.as_ptr()) } != 0 {
         return Err(PyErr::fetch(py));
     }
-    let keep: Arc<dyn Any + Send + Sync> = Arc::new(Imported(managed));
+    let imported = Imported(managed);
+    let keep: Arc<dyn Any + Send + Sync> = match device {
+        None => Arc::new(imported),
+        Some(device) => Arc::new(Lent::new(device, Box::new(imported))),
+    };
     // SAFETY: the tensor's memory is valid until its deleter is called, which `keep` does.
-    let array = unsafe { NDArray::external(runtime(), keep, ptr, &shape, dtype, device) };
+    let array = unsafe { NDArray::external(runtime(), keep, ptr, &shape, dtype, ctx) };
     Ok(PyNDArray::of(array))
 }
 

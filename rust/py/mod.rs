@@ -19,6 +19,7 @@ pub mod callback_threads;
 pub mod convert;
 mod coroutine;
 mod cuda;
+mod cuda_memory;
 pub mod dlpack;
 pub mod engine;
 mod engine_args;
@@ -126,6 +127,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     cached::register(m)?;
     graph::register(m)?;
     cuda::register(m)?;
+    cuda_memory::register(m)?;
     image::register(m)?;
     image_loader::register(m)?;
     convert::load_numpy(m.py())

@@ -7,11 +7,18 @@ driver is ``libcuda.so.1``, or the library that the environment variable ``RSNET
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .. import _core
 from ..base import MXNetError
 
-__all__ = ["Device", "device", "device_count", "is_available", "operators_on_host"]
+__all__ = ["Device", "as_array", "device", "device_count", "is_available", "operators_on_host"]
+
+if TYPE_CHECKING:
+    from ..ndarray import NDArray
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,47 @@ def device(number: int = 0) -> Device:
     """
     name, stream, free, total, version = _core.cuda_device(number)
     return Device(number, name, free, total, stream, (version // 1000, version % 1000 // 10))
+
+
+def as_array(source: Any) -> NDArray:
+    """An array over the memory of an array of another library on a CUDA device.
+
+    Whatever has the attribute ``__cuda_array_interface__`` is accepted: arrays of CuPy and Numba,
+    tensors of PyTorch. Both share the memory. Operations on the result come after the work that is
+    issued on the stream which the interface names; the other library has to wait for operations of
+    rsnet in turn. The owner is kept until the device has done what uses the memory.
+
+    Parameters
+    ----------
+    source : object with ``__cuda_array_interface__``
+        Row-major, without a mask. Memory that is read-only is copied.
+
+    Raises
+    ------
+    TypeError
+        If there is no interface, or if the dtype is none of rsnet's.
+    ValueError
+        If elements are masked or not row-major, or if the memory is not that of a device.
+    """
+    found = getattr(source, "__cuda_array_interface__", None)
+    if found is None:
+        raise TypeError(
+            f"invalid source '{type(source).__name__}': "
+            "expected an object with __cuda_array_interface__"
+        )
+    shape, dtype = tuple(found["shape"]), np.dtype(found["typestr"])
+    if found.get("mask") is not None:
+        raise ValueError("invalid mask of the source: expected none")
+    strides, step = found.get("strides"), dtype.itemsize
+    for extent, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
+        if extent > 1 and stride != step:
+            raise ValueError(f"invalid strides '{strides}': expected those of row-major elements")
+        step *= extent
+    address, read_only = found["data"]
+    if prod(shape) == 0:
+        raise ValueError(f"invalid shape '{shape}' of the source: expected at least one element")
+    array = _core.cuda_wrap(source, address, shape, dtype, found.get("stream"))
+    return array.copy() if read_only else array
 
 
 def operators_on_host() -> list[str]:

@@ -50,6 +50,21 @@ def _dlpack_device(self: NDArray) -> tuple[int, int]:
     return self.context.device_typeid, self.context.device_id
 
 
+def _cuda_array_interface(self: NDArray) -> dict[str, Any]:
+    found = _core.cuda_address(self)
+    if found is None:
+        raise AttributeError(f"an array on {self.context} has no __cuda_array_interface__")
+    address, stream = found
+    return {
+        "version": 3,
+        "shape": self.shape,
+        "typestr": np.dtype(self.dtype).str,
+        "data": (address, False),
+        "strides": None,
+        "stream": stream,
+    }
+
+
 def _iter(self: NDArray) -> Iterator[NDArray]:
     for i in range(len(self)):
         yield self[i]
@@ -416,6 +431,11 @@ def _install() -> None:
         setattr(NDArray, name, method)
     NDArray.__array_priority__ = 1000.0
     NDArray.stype = "default"
+    _property(
+        "__cuda_array_interface__",
+        _cuda_array_interface,
+        "The memory of an array on a CUDA device for other libraries: ``cupy.asarray(x)`` shares it.",
+    )
     _property("T", _transposed, "The array with its axes in reverse order.")
     _property("handle", lambda self: id(self), "A number that identifies the array.")
 

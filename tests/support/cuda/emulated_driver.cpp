@@ -304,6 +304,16 @@ API cuMemGetInfo_v2(size_t *free, size_t *total) {
   return SUCCESS;
 }
 
+API cuPointerGetAttribute(void *answer, int attribute, uint64_t address) {
+  if (attribute != 9) return INVALID_VALUE;  // the number of the device
+  for (int i = 0; i < device_count(); i++) {
+    if (!devices()[i].memory.base || !devices()[i].memory.holds(address)) continue;
+    *(int *)answer = i;
+    return SUCCESS;
+  }
+  return INVALID_VALUE;
+}
+
 API cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   IN_CONTEXT;
   if (!bytes) return INVALID_VALUE;
