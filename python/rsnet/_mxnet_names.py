@@ -113,7 +113,8 @@ HALF_PRIVATE: dict[str, frozenset[str]] = {
         """,
         "module.base_module": "_as_list _check_input_names _parse_data_desc",
         "module.executor_group": """
-            _load_data _load_general _load_label _merge_multi_context _split_input_slice
+            _load_data _load_general _load_label _merge_multi_context _prepare_group2ctxs
+            _split_input_slice
         """,
     }.items()
 }

@@ -112,7 +112,7 @@ def test_ends_of_sequences():
 def test_nested_lists():
     flat, structure = _flatten([X, [X, None]], "input")
     assert len(flat) == 3 and structure == [0, [0, -1]]
-    assert _regroup(flat, structure)[0] == [X, [X, None]]
+    assert _regroup(flat, structure) == [X, [X, None]]
     prefix, params = _BlockScope.create("mine_", None, "hint")
     assert prefix == params.prefix == "mine_"
 

@@ -123,6 +123,8 @@ def test_batches_are_divided_among_devices():
     parts = [[nd.ones((2, 3)), nd.zeros((1, 3))], [nd.ones((2,)), nd.ones((2,))]]
     merged = group._merge_multi_context(parts, [0, -1])
     assert [m.shape for m in merged] == [(3, 3), (2,)]
+    places = group._prepare_group2ctxs({"a": DEVICES, "b": mx.cpu(2)}, 2)
+    assert places == [{"a": c, "b": mx.cpu(2)} for c in DEVICES]
 
 
 def test_the_arrays_of_a_group_have_their_rows():
@@ -208,6 +210,7 @@ def test_the_counts_of_a_score():
     assert (found.global_true_positives, found.global_false_positives) == (2, 2)
     assert (found.global_true_negatives, found.global_false_negatives) == (2, 0)
     assert (found.global_precision, found.global_recall) == (0.5, 1)
+    assert found.global_fscore == metric.get_global()[1] == pytest.approx(2 / 3)
 
 
 def test_rows_of_files_have_numbers(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from ..module.executor_group import _groups_of_devices as _prepare_group2ctxs
 from ..module.executor_group import concatenated
 from ..module.executor_group import split_batch as _split_input_slice
 from ..ndarray import NDArray
@@ -15,6 +16,7 @@ __all__ = [
     "_load_general",
     "_load_label",
     "_merge_multi_context",
+    "_prepare_group2ctxs",
     "_split_input_slice",
 ]
 

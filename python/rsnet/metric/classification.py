@@ -211,6 +211,7 @@ def _by_name(counts: numpy.ndarray, prefix: str) -> dict[str, float]:
         "total_examples": tp + fn + fp + tn,
         "precision": tp / (tp + fp) if tp + fp else 0.0,
         "recall": tp / (tp + fn) if tp + fn else 0.0,
+        "fscore": 2 * tp / (2 * tp + fp + fn) if tp else 0.0,
     }
     return {prefix + name: value for name, value in found.items()}
 
@@ -254,7 +255,7 @@ class _Binary(_Confusion):
     def metrics(self) -> SimpleNamespace:
         """Counts since `reset_local`, and since `reset` as ``global_...``: `true_positives`,
         `false_negatives`, `false_positives`, `true_negatives`, `total_examples`, `precision`,
-        `recall`.
+        `recall`, `fscore`.
         """
         return SimpleNamespace(
             **_by_name(self._counts, ""), **_by_name(self._global_counts, "global_")
