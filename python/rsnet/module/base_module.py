@@ -17,7 +17,7 @@ from ..callback import BatchEndParam
 from ..initializer import Uniform
 from ..io import DataBatch, DataIter
 from ..ndarray import NDArray
-from .arguments import Callbacks, call_all, check_batches, next_batch, refuse_sparse
+from .arguments import Callbacks, call_all, check_batches, epochs_of_fit, next_batch, refuse_sparse
 from .progress import Progress
 from .properties import kept
 
@@ -266,14 +266,10 @@ class BaseModule:
         TypeError
             `train_data` or `eval_data` gives no batches, or an argument is of a wrong kind.
         """
-        if num_epoch is None:
-            raise AssertionError("please specify number of epochs")
-        check_batches("train_data", train_data, "provide_data")
-        if eval_data is not None:
-            check_batches("eval_data", eval_data, "reset")
-        if monitor is not None and not hasattr(monitor, "install"):
-            raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
-        refuse_sparse(sparse_row_id_fn)
+        epochs = epochs_of_fit(
+            begin_epoch, num_epoch, train_data=train_data, eval_data=eval_data, monitor=monitor,
+            sparse_row_id_fn=sparse_row_id_fn,
+        )  # fmt: skip
         # Not all kinds of modules take one.
         limit: dict[str, Any] = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.bind(
@@ -290,7 +286,6 @@ class BaseModule:
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         metric = _metric.create(eval_metric)
         validation_metric = metric if validation_metric is None else validation_metric
-        epochs = range(begin_epoch, num_epoch)
         shown = Progress(progress, epochs, train_data, self.logger)
         for epoch in epochs:
             tic = time.time()
