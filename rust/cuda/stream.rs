@@ -117,9 +117,10 @@ struct State {
 }
 
 impl State {
-    /// The error with the place of the first work that was not reached.
-    fn blame(&self, error: Error) -> Error {
-        match self.marks.front().and_then(|mark| mark.from.as_ref()) {
+    /// The error with the place of the first work that was not reached: that of the first mark, or
+    /// of `last`, which has none.
+    fn blame(&self, last: &From, error: Error) -> Error {
+        match self.marks.front().map_or(last, |mark| &mark.from) {
             Some((origin, number)) => origin.place(*number, error),
             None => error,
         }
@@ -201,7 +202,7 @@ impl Stream {
                 // SAFETY: in a context.
                 let status = unsafe { (self.driver().ctx_synchronize)() };
                 let mut taken = Vec::new();
-                self.take_off(&mut state, ticket, status, "cuCtxSynchronize", &mut taken);
+                self.take_off(&mut state, ticket, status, "cuCtxSynchronize", &from, &mut taken);
                 drop(state);
                 Err(error)
             }
@@ -282,7 +283,7 @@ impl Stream {
                 break;
             }
             let ticket = first.ticket;
-            self.take_off(&mut state, ticket, status, "cuEventQuery", &mut taken);
+            self.take_off(&mut state, ticket, status, "cuEventQuery", &None, &mut taken);
         }
         if !state.then.is_empty() && !taken.is_empty() {
             self.work.notify_one();
@@ -291,13 +292,15 @@ impl Stream {
     }
 
     /// Moves marks up to `ticket`, which the driver says to be reached by `status`, to `taken`,
-    /// to be dropped without the lock; all marks after a fault.
+    /// to be dropped without the lock; all marks after a fault. `last` is where work comes from that
+    /// could not be marked.
     fn take_off(
         &self,
         state: &mut State,
         ticket: Ticket,
         status: Status,
         function: &str,
+        last: &From,
         taken: &mut Vec<Mark>,
     ) {
         let mut upto = ticket;
@@ -305,8 +308,8 @@ impl Stream {
             let error = self.primary.place(error);
             let error = match &self.blames {
                 // (Nothing holds the lock of that stream and waits for the one of this.)
-                Some(other) => other.state.lock().blame(error),
-                None => state.blame(error),
+                Some(other) => other.state.lock().blame(last, error),
+                None => state.blame(last, error),
             };
             let _ = self.fault.error.set(error);
             upto = self.issued.load(Ordering::Relaxed);
@@ -430,7 +433,7 @@ impl Stream {
             let mut taken = Vec::new();
             state = self.state.lock();
             state.is_waiting = false;
-            self.take_off(&mut state, ticket, status, "cuEventSynchronize", &mut taken);
+            self.take_off(&mut state, ticket, status, "cuEventSynchronize", &None, &mut taken);
             drop(state);
             drop(taken);
             state = self.state.lock();

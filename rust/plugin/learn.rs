@@ -91,7 +91,13 @@ impl Search<'_> {
 
     /// Tries all combinations, those with the fewest dtypes other than float32 first.
     fn fewest(&mut self, units: &[Vec<usize>]) -> Option<Said> {
-        (1..=units.len()).find_map(|n| self.differing(units, n))
+        for n in 1..=units.len() {
+            let said = self.differing(units, n);
+            if said.is_some() || self.left == 0 {
+                return said;
+            }
+        }
+        None
     }
 
     /// Tries the combinations in which `n` of the units differ from float32.
@@ -107,11 +113,12 @@ impl Search<'_> {
                 if said.is_some() {
                     return said;
                 }
+                if self.left == 0 {
+                    self.suppose(unit, DType::F32);
+                    return None;
+                }
             }
             self.suppose(unit, DType::F32);
-            if self.left == 0 {
-                return None;
-            }
         }
         None
     }
