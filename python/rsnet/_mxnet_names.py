@@ -97,7 +97,7 @@ NAMES: dict[str, frozenset[str]] = {
 HALF_PRIVATE: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
     for module, names in {
-        "base": "_LIB _as_list c_array c_str check_call mx_uint",
+        "base": "_LIB _as_list check_call",
         "executor_manager": "_bind_exec _load_data _load_general _load_label",
         "gluon.block": "_BlockScope _flatten _regroup",
         "gluon.data.dataset": "_DownloadedDataset",

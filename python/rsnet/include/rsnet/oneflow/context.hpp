@@ -4,6 +4,9 @@
 
 #include <rsnet/oneflow/types.hpp>
 
+#include <atomic>
+#include <memory>
+
 namespace oneflow {
 namespace user_op {
 
@@ -145,6 +148,11 @@ class Context {
  public:
   Context(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx)
       : args_(args), host_(host), ctx_(ctx) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context() {
+    for (auto& pairs : pairs_) delete pairs.load();
+  }
 
   template <typename T>
   T Attr(const std::string& name) const {
@@ -156,8 +164,8 @@ class Context {
   }
   const std::string& op_name() const { return args_.op; }
   const std::string& op_type_name() const { return args_.op; }
-  ArgPairs inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
-  ArgPairs outputs() const { return Pairs(RSNET_OUTPUT, args_.outputs); }
+  const ArgPairs& inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
+  const ArgPairs& outputs() const { return Pairs(RSNET_OUTPUT, args_.outputs); }
   int32_t input_size(const std::string& arg) const {
     return host_->count(ctx_, RSNET_INPUT, arg.c_str());
   }
@@ -177,7 +185,15 @@ class Context {
     }
     throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + arg + "'");
   }
-  ArgPairs Pairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
+  // Made when first asked for, by whatever thread of a kernel, and kept as long as the context.
+  const ArgPairs& Pairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
+    const ArgPairs* kept = pairs_[side].load(std::memory_order_acquire);
+    if (kept != nullptr) return *kept;
+    auto made = std::make_unique<const ArgPairs>(MakePairs(side, args));
+    bool is_first = pairs_[side].compare_exchange_strong(kept, made.get());
+    return is_first ? *made.release() : *kept;
+  }
+  ArgPairs MakePairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
     ArgPairs pairs;
     for (const rsnet::ArgText& a : args) {
       int32_t n = host_->count(ctx_, side, a.name.c_str());
@@ -189,6 +205,9 @@ class Context {
   const Arguments& args_;
   const rsnet_host* host_;
   rsnet_ctx* ctx_;
+
+ private:
+  mutable std::atomic<const ArgPairs*> pairs_[2] = {};
 };
 
 // Descriptions of all arrays of a call; those of outputs may be changed.
