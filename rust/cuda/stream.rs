@@ -291,8 +291,8 @@ impl Stream {
         drop(state);
     }
 
-    /// Moves marks up to `ticket`, which the driver says to be reached by `status`, to `taken`,
-    /// to be dropped without the lock; all marks after a fault. `last` is where work comes from that
+    /// Moves marks up to `ticket`, which the driver says to be reached by `status`, to `taken`, to
+    /// be dropped without the lock; all marks after a fault. `last` is where work comes from that
     /// could not be marked.
     fn take_off(
         &self,
