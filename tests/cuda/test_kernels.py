@@ -51,6 +51,26 @@ def test_reductions_of_every_form(op, shape, axis, gpu):
     assert_near(got, getattr(nd, op)(nd.array(values), axis=axis).asnumpy())
 
 
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (1, 3)])
+def test_maxima_of_windows_ignore_nan_as_on_the_host(kernel, gpu):
+    random = np.random.RandomState(4)
+    values = random.randint(-2, 3, (2, 3, 7, 8)).astype("float32")
+    values[random.uniform(size=values.shape) < 0.4] = np.nan
+    values[random.uniform(size=values.shape) < 0.1] = -np.inf
+    values[0, 0] = np.nan
+    found = []
+    for ctx in (mx.cpu(), gpu):
+        x = nd.array(values, ctx=ctx)
+        x.attach_grad()
+        with mx.autograd.record():
+            y = nd.Pooling(x, kernel=kernel, stride=(2, 1), pad=(0, 0), pool_type="max")
+        y.backward(nd.arange(y.size, ctx=ctx).reshape(y.shape))
+        found.append((y.asnumpy(), x.grad.asnumpy()))
+    (host, slopes), (device, found_slopes) = found
+    np.testing.assert_array_equal(device, host)
+    np.testing.assert_array_equal(found_slopes, slopes)
+
+
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (65, 63, 17), (3, 130, 200), (128, 64, 16)])
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_products_of_every_form(sizes, transposed, gpu):

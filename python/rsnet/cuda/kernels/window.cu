@@ -88,18 +88,27 @@ template <class C> __device__ C root_of(C x, int p) {
   return p == 1 ? x : p == 2 ? (C)sqrt((double)x) : (C)cbrt((double)x);
 }
 
-// The first greatest element of a window, or -1 if it is empty; NaN is greater than all.
+// The first greatest number of a window, and its value: as on the host, NaN is ignored. The first
+// element and -inf if none is a number; -1 if the window is empty.
 template <class T>
-__device__ Index first_greatest(const T *x, const Window &w, const int *from, const int *to) {
+__device__ Index first_greatest(const T *x, const Window &w, const int *from, const int *to,
+                                Compute<T> &top) {
   typedef Compute<T> C;
   Index best = -1;
-  C top = 0;
+  bool found = false;
+  top = -(C)infinity_f();
   for (int d = from[0]; d < to[0]; d++)
     for (int h = from[1]; h < to[1]; h++)
       for (int c = from[2]; c < to[2]; c++) {
         Index at = ((Index)d * w.input[1] + h) * w.input[2] + c;
         C value = (C)x[at];
-        if (best < 0 || value > top || (value != value && top == top)) { best = at; top = value; }
+        if (value > top || (!found && value == value)) {
+          best = at;
+          top = value;
+          found = true;
+        } else if (best < 0) {
+          best = at;
+        }
       }
   return best;
 }
@@ -114,8 +123,9 @@ __global__ void pool(Index n, const T *x, T *y, Window w, int kind, int p, int a
     Index counted = bounds(w, o, kind, from, to);
     const T *image = x + i / outputs * w.inputs();
     if (kind == MAX) {
-      Index at = first_greatest(image, w, from, to);
-      store(y + i, at < 0 ? -(C)infinity_f() : (C)image[at], add);
+      C top;
+      first_greatest(image, w, from, to, top);
+      store(y + i, top, add);
       continue;
     }
     C sum = 0;
@@ -155,7 +165,8 @@ __global__ void pool_back(Index n, const T *x, const T *y, const T *g, T *dx, Wi
           Index counted = bounds(w, o, kind, from, to);
           C grad = (C)g[q];
           if (kind == MAX) {
-            if (first_greatest(x + plane * inputs, w, from, to) == own) sum += grad;
+            C top;
+            if (first_greatest(x + plane * inputs, w, from, to, top) == own) sum += grad;
           } else if (kind == NORM) {
             C v = (C)x[i], top = (C)y[q], size = v < 0 ? -v : v;
             C share = p == 1 ? (C)1 : p == 2 ? size / top : size * size / (top * top);
