@@ -4,6 +4,8 @@
 
 #include <rsnet/mxnet/operands.hpp>
 
+#include <set>
+
 namespace mxnet {
 
 // An operator of NNVM_REGISTER_OP on its way to rsnet.
@@ -348,6 +350,7 @@ class NnvmOp {
       }
       std::vector<nnvm::NodeEntry> grads = (*self->Attr<nnvm::FGradient>("FGradient"))(node, ograds);
       std::map<const nnvm::Node*, rsnet_node> made;
+      std::set<const nnvm::Node*> begun;
       std::function<rsnet_entry(const nnvm::NodeEntry&)> entry = [&](const nnvm::NodeEntry& e) {
         int32_t i = static_cast<int32_t>(e.index);
         if (e.source >= 0) return host->entry(ctx, e.source, i);
@@ -357,6 +360,10 @@ class NnvmOp {
         }
         auto known = made.find(e.node.get());
         if (known == made.end()) {
+          if (!begun.insert(e.node.get()).second) {
+            throw rsnet::Failure("FGradient: operator '" + e.node->attrs.op->name +
+                                 "' depends on its own output");
+          }
           std::vector<rsnet_entry> inputs;
           for (const nnvm::NodeEntry& in : e.node->inputs) inputs.push_back(entry(in));
           const NodeAttrs& attrs = e.node->attrs;

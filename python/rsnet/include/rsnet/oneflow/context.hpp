@@ -4,8 +4,10 @@
 
 #include <rsnet/oneflow/types.hpp>
 
-#include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 namespace oneflow {
 namespace user_op {
@@ -87,6 +89,10 @@ std::string AttrText(const T& value) {
   }
 }
 
+// What reading an attribute returns: lists and texts live as long as the context.
+template <typename T>
+using AttrResult = std::conditional_t<std::is_class_v<T>, const T&, T>;
+
 // The attributes of a call, by name and C++ type.
 template <typename T>
 T ReadAttr(const rsnet_host* host, rsnet_ctx* ctx, const std::string& name) {
@@ -143,23 +149,31 @@ struct Arguments {
   std::vector<rsnet::ArgText> inputs, outputs;
 };
 
-// What every context offers.
+// What every context offers. What it returns by reference is made when first asked for, by whatever
+// thread of a kernel, and lives as long as the context.
 class Context {
  public:
   Context(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx)
       : args_(args), host_(host), ctx_(ctx) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
-  ~Context() {
-    for (auto& pairs : pairs_) delete pairs.load();
-  }
 
   template <typename T>
-  T Attr(const std::string& name) const {
-    return ReadAttr<T>(host_, ctx_, name);
+  AttrResult<T> Attr(const std::string& name) const {
+    if constexpr (!std::is_class_v<T>) {
+      return ReadAttr<T>(host(), ctx_, name);
+    } else {
+      std::lock_guard<std::mutex> lock(mutex_);
+      auto at = attrs_.find({name, AttrKind<T>::kind});
+      if (at == attrs_.end()) {
+        std::shared_ptr<const void> read = std::make_shared<const T>(ReadAttr<T>(host(), ctx_, name));
+        at = attrs_.emplace(std::pair(name, AttrKind<T>::kind), std::move(read)).first;
+      }
+      return *static_cast<const T*>(at->second.get());
+    }
   }
   template <typename T>
-  T attr(const std::string& name) const {
+  AttrResult<T> attr(const std::string& name) const {
     return Attr<T>(name);
   }
   const std::string& op_name() const { return args_.op; }
@@ -167,10 +181,10 @@ class Context {
   const ArgPairs& inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
   const ArgPairs& outputs() const { return Pairs(RSNET_OUTPUT, args_.outputs); }
   int32_t input_size(const std::string& arg) const {
-    return host_->count(ctx_, RSNET_INPUT, arg.c_str());
+    return host()->count(ctx_, RSNET_INPUT, arg.c_str());
   }
   int32_t output_size(const std::string& arg) const {
-    return host_->count(ctx_, RSNET_OUTPUT, arg.c_str());
+    return host()->count(ctx_, RSNET_OUTPUT, arg.c_str());
   }
   bool has_input(const std::string& arg, int32_t i) const { return i < input_size(arg); }
   bool has_output(const std::string& arg, int32_t i) const { return i < output_size(arg); }
@@ -180,34 +194,37 @@ class Context {
   std::pair<int32_t, int32_t> Find(const std::string& arg, int32_t i) const {
     for (int32_t side : {RSNET_INPUT, RSNET_OUTPUT}) {
       for (const rsnet::ArgText& a : side == RSNET_INPUT ? args_.inputs : args_.outputs) {
-        if (a.name == arg) return {side, host_->find(ctx_, side, arg.c_str(), i)};
+        if (a.name == arg) return {side, host()->find(ctx_, side, arg.c_str(), i)};
       }
     }
     throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + arg + "'");
   }
-  // Made when first asked for, by whatever thread of a kernel, and kept as long as the context.
   const ArgPairs& Pairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
-    const ArgPairs* kept = pairs_[side].load(std::memory_order_acquire);
-    if (kept != nullptr) return *kept;
-    auto made = std::make_unique<const ArgPairs>(MakePairs(side, args));
-    bool is_first = pairs_[side].compare_exchange_strong(kept, made.get());
-    return is_first ? *made.release() : *kept;
-  }
-  ArgPairs MakePairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
-    ArgPairs pairs;
-    for (const rsnet::ArgText& a : args) {
-      int32_t n = host_->count(ctx_, side, a.name.c_str());
-      for (int32_t i = 0; i < n; ++i) pairs.emplace_back(a.name, i);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!pairs_[side]) {
+      ArgPairs pairs;
+      for (const rsnet::ArgText& a : args) {
+        int32_t n = host()->count(ctx_, side, a.name.c_str());
+        for (int32_t i = 0; i < n; ++i) pairs.emplace_back(a.name, i);
+      }
+      pairs_[side] = std::move(pairs);
     }
-    return pairs;
+    return *pairs_[side];
+  }
+  const rsnet_host* host() const {
+    if (host_ != nullptr) return host_;
+    throw rsnet::Failure("operator '" + args_.op +
+                         "': its attributes and arrays are not known when it is registered");
   }
 
   const Arguments& args_;
   const rsnet_host* host_;
   rsnet_ctx* ctx_;
+  mutable std::mutex mutex_;
 
  private:
-  mutable std::atomic<const ArgPairs*> pairs_[2] = {};
+  mutable std::optional<ArgPairs> pairs_[2];
+  mutable std::map<std::pair<std::string, int32_t>, std::shared_ptr<const void>> attrs_;
 };
 
 // Descriptions of all arrays of a call; those of outputs may be changed.
@@ -346,12 +363,12 @@ class KernelComputeContext : public Context {
   Tensor* Tensor4ArgNameAndIndex(const std::string& arg, int32_t i) {
     if (arg == "tmp_buffer") {
       if (call_->tmp == nullptr) return nullptr;
-      return &tensors_.emplace_back(call_->tmp, static_cast<int64_t>(call_->tmp_bytes));
+      return Kept({-1, 0}, call_->tmp, static_cast<int64_t>(call_->tmp_bytes));
     }
     auto [side, at] = Find(arg, i);
     if (at < 0) return nullptr;
     const rsnet_tensor* all = side == RSNET_INPUT ? call_->in : call_->out;
-    return &tensors_.emplace_back(all[at], arg);
+    return Kept({side, at}, all[at], arg);
   }
   DeviceCtx* device_ctx() { return &device_ctx_; }
   DeviceType device_type() const { return static_cast<DeviceType>(call_->device.device_type); }
@@ -368,9 +385,14 @@ class KernelComputeContext : public Context {
   }
 
  private:
+  template <typename... Made>
+  Tensor* Kept(std::pair<int32_t, int32_t> place, const Made&... made) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return &tensors_.try_emplace(place, made...).first->second;
+  }
   const rsnet_args* call_;
   DeviceCtx device_ctx_;
-  std::deque<Tensor> tensors_;
+  std::map<std::pair<int32_t, int32_t>, Tensor> tensors_;  // by side and number
 };
 
 // What a kernel is created with.

@@ -4,6 +4,8 @@
 
 #include <rsnet/oneflow/op.hpp>
 
+#include <set>
+
 namespace oneflow {
 namespace user_op {
 
@@ -197,7 +199,9 @@ class Gradient : public Context {
       throw rsnet::Failure("operator '" + name + "' of a gradient is not defined");
     }
     GradOpBuilder builder(name);
+    Begin(name);
     GradOp op = recipe->second(builder);
+    begun_.erase(name);
     return made_.emplace(name, std::move(op)).first->second;
   }
   void Add(const GradOp& op) { made_[op.op_name()] = op; }
@@ -235,8 +239,15 @@ class Gradient : public Context {
       throw rsnet::Failure("'" + value + "' is no value of this gradient (an operator of the older "
                            "style has to be passed to AddOp)");
     }
+    Begin(op);
     Make(made->second);
+    begun_.erase(op);
     return entries_.at(value);
+  }
+  void Begin(const std::string& op) {
+    if (!begun_.insert(op).second) {
+      throw rsnet::Failure("operator '" + op + "' of a gradient depends on its own output");
+    }
   }
   void Make(const GradOp& op) {
     std::map<std::string, std::string> attrs(op.attrs_.begin(), op.attrs_.end());
@@ -287,6 +298,7 @@ class Gradient : public Context {
   // The older style takes a UserOpWrapper that is const.
   mutable std::map<std::string, rsnet_entry> entries_;
   std::map<std::string, std::function<GradOp(GradOpBuilder&)>> recipes_;
+  std::set<std::string> begun_;  // being made: a circle is an error
   std::map<std::string, GradOp> made_;
   mutable std::map<int32_t, std::string> bound_;
 };

@@ -72,8 +72,9 @@ inline void UserOpSbpSignatureBuilder::Build() { ctx_->AddSignature(text_); }
 struct GetSbpFnUtil {
   static Maybe<void> DefaultBroadcastToBroadcast(SbpContext*) { return Maybe<void>::Ok(); }
   static Maybe<void> SplitForEachAxis(SbpContext* ctx) {
-    ArgPairs in = ctx->inputs(), out = ctx->outputs();
-    int64_t axes = ctx->LogicalTensorDesc4InputArgNameAndIndex(in[0].first, 0).NumAxes();
+    const ArgPairs &in = ctx->inputs(), &out = ctx->outputs();
+    if (in.empty()) throw rsnet::Failure("SplitForEachAxis: the operator has no inputs");
+    int64_t axes = ctx->LogicalTensorDesc4InputArgNameAndIndex(in[0].first, in[0].second).NumAxes();
     for (int64_t i = 0; i < axes; ++i) ctx->NewBuilder().Split(in, i).Split(out, i).Build();
     return Maybe<void>::Ok();
   }
