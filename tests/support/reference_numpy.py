@@ -58,24 +58,20 @@ for _name, _function in {
     reference(_name)(_reduced(_function))
 
 
-@reference("_np_all")
-def all_of(x, axis=None, keepdims=False):
-    return np.asarray(np.all(x, axis=axis, keepdims=keepdims))
+def _found(function):
+    def oracle(x, axis=None, keepdims=False):
+        return np.asarray(function(x, axis=axis, keepdims=keepdims))
+
+    return oracle
 
 
-@reference("_np_any")
-def any_of(x, axis=None, keepdims=False):
-    return np.asarray(np.any(x, axis=axis, keepdims=keepdims))
-
-
-@reference("_npi_argmax")
-def argmax(x, axis=None, keepdims=False):
-    return np.asarray(np.argmax(x, axis=axis, keepdims=keepdims))
-
-
-@reference("_npi_argmin")
-def argmin(x, axis=None, keepdims=False):
-    return np.asarray(np.argmin(x, axis=axis, keepdims=keepdims))
+for _name, _function in {
+    "_np_all": np.all,
+    "_np_any": np.any,
+    "_npi_argmax": np.argmax,
+    "_npi_argmin": np.argmin,
+}.items():
+    reference(_name)(_found(_function))
 
 
 @reference("_np_transpose")

@@ -143,20 +143,10 @@ class MXDataIter(DataIter):
     """
 
     def next(self) -> DataBatch:
-        """Returns the next batch.
-
-        Raises
-        ------
-        StopIteration
-            At the end of the epoch.
-        """
+        """As of any iterator; `getdata` and `getlabel` give one array each."""
         if not self.iter_next():
             raise StopIteration
         return DataBatch([self.getdata()], [self.getlabel()], self.getpad(), self.getindex())
-
-    def getdata(self) -> NDArray:
-        """The data of the current batch."""
-        raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
 
     def getlabel(self) -> NDArray:
         """The labels of the current batch."""

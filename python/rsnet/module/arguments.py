@@ -49,17 +49,24 @@ def check_batches(name: str, given: Any, method: str) -> None:
         )
 
 
-def epochs_of_fit(begin: int, end: int | None, **arguments: Any) -> range:
+def epochs_of_fit(
+    begin: int,
+    end: int | None,
+    *,
+    train_data: Any,
+    eval_data: Any,
+    monitor: Any,
+    sparse_row_id_fn: Any,
+) -> range:
     """The epochs that `fit` runs, once its other arguments were found to be usable."""
     if end is None:
         raise AssertionError("fit: invalid num_epoch None: expected the number of epochs")
-    check_batches("train_data", arguments["train_data"], "provide_data")
-    if arguments["eval_data"] is not None:
-        check_batches("eval_data", arguments["eval_data"], "reset")
-    monitor = arguments["monitor"]
+    check_batches("train_data", train_data, "provide_data")
+    if eval_data is not None:
+        check_batches("eval_data", eval_data, "reset")
     if monitor is not None and not hasattr(monitor, "install"):
         raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
-    refuse_sparse(arguments["sparse_row_id_fn"])
+    refuse_sparse(sparse_row_id_fn)
     return range(begin, end)
 
 
