@@ -19,7 +19,11 @@ from pathlib import Path
 ROUNDS, SHORT, LONG, CALLS = 200, 100, 1100, 2000
 SOURCE = Path(__file__).with_name("null_driver.c")
 #: All functions are this one: the driver that does nothing takes any handle.
-LOADER = "def load(device, source, definitions, function):\n    return 1, None\n"
+LOADER = """
+class Loader:
+    def load(self, device, source, definitions, function):
+        return 1, None
+"""
 
 
 def prepare(folder):

@@ -235,6 +235,14 @@ impl Device {
         followed.map_err(|e| self.failed(e))
     }
 
+    /// Lets what is issued from now on on a stream of another library wait for what `ticket`
+    /// covers.
+    pub fn lead(&self, stream: usize, ticket: Ticket) -> Result<()> {
+        let entered = self.primary.enter();
+        let led = entered.and_then(|()| self.compute.lead_next(stream as Handle, ticket));
+        led.map_err(|e| self.failed(e))
+    }
+
     /// Waits for all work that was issued; the fault of the device unless a wait has raised it.
     pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
         if self.fault.is_set() {

@@ -32,15 +32,19 @@ const LIBRARY: &str = "libcuda.so.1";
 pub const LIBRARY_VARIABLE: &str = "RSNET_LIBCUDA";
 
 macro_rules! functions {
-    ($($name:ident: $symbol:literal($($argument:ty),* $(,)?);)*) => {
+    (
+        required { $($name:ident: $symbol:literal($($argument:ty),* $(,)?);)* }
+        optional { $($newer:ident: $newer_symbol:literal($($newer_argument:ty),* $(,)?);)* }
+    ) => {
         /// The driver's functions, under the names of NVIDIA's documentation without prefix.
         pub struct Driver {
             $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
+            $(pub $newer: Option<unsafe extern "C" fn($($newer_argument),*) -> Status>,)*
             version: c_int,
         }
 
         impl Driver {
-            /// Finds every function in an open library.
+            /// Finds every function in an open library; older drivers lack the optional ones.
             fn find(library: Handle, path: &str) -> Result<Self> {
                 $(
                     let address = symbol(library, $symbol);
@@ -55,47 +59,62 @@ macro_rules! functions {
                         >(address)
                     };
                 )*
-                Ok(Driver { $($name,)* version: 0 })
+                $(
+                    // SAFETY: as above; a null address is `None`.
+                    let $newer = unsafe {
+                        std::mem::transmute::<
+                            Handle,
+                            Option<unsafe extern "C" fn($($newer_argument),*) -> Status>,
+                        >(symbol(library, $newer_symbol))
+                    };
+                )*
+                Ok(Driver { $($name,)* $($newer,)* version: 0 })
             }
         }
     };
 }
 
 functions! {
-    init: "cuInit"(c_uint);
-    driver_get_version: "cuDriverGetVersion"(*mut c_int);
-    get_error_name: "cuGetErrorName"(Status, *mut *const c_char);
-    get_error_string: "cuGetErrorString"(Status, *mut *const c_char);
-    device_get_count: "cuDeviceGetCount"(*mut c_int);
-    device_get: "cuDeviceGet"(*mut c_int, c_int);
-    device_get_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
-    primary_ctx_retain: "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
-    primary_ctx_release: "cuDevicePrimaryCtxRelease_v2"(c_int);
-    ctx_set_current: "cuCtxSetCurrent"(Handle);
-    ctx_synchronize: "cuCtxSynchronize"();
-    mem_get_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
-    pointer_get_attribute: "cuPointerGetAttribute"(*mut c_void, c_uint, Address);
-    mem_alloc: "cuMemAlloc_v2"(*mut Address, usize);
-    mem_free: "cuMemFree_v2"(Address);
-    mem_host_alloc: "cuMemHostAlloc"(*mut Handle, usize, c_uint);
-    mem_free_host: "cuMemFreeHost"(Handle);
-    memcpy_htod_async: "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
-    memcpy_dtoh_async: "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
-    memcpy_dtod_async: "cuMemcpyDtoDAsync_v2"(Address, Address, usize, Handle);
-    memcpy_peer_async: "cuMemcpyPeerAsync"(Address, Handle, Address, Handle, usize, Handle);
-    memset_d8_async: "cuMemsetD8Async"(Address, u8, usize, Handle);
-    stream_create: "cuStreamCreate"(*mut Handle, c_uint);
-    stream_destroy: "cuStreamDestroy_v2"(Handle);
-    stream_wait_event: "cuStreamWaitEvent"(Handle, Handle, c_uint);
-    event_create: "cuEventCreate"(*mut Handle, c_uint);
-    event_destroy: "cuEventDestroy_v2"(Handle);
-    event_record: "cuEventRecord"(Handle, Handle);
-    event_query: "cuEventQuery"(Handle);
-    event_synchronize: "cuEventSynchronize"(Handle);
-    launch_kernel: "cuLaunchKernel"(
-        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut Handle,
-        *mut Handle
-    );
+    required {
+        init: "cuInit"(c_uint);
+        driver_get_version: "cuDriverGetVersion"(*mut c_int);
+        get_error_name: "cuGetErrorName"(Status, *mut *const c_char);
+        get_error_string: "cuGetErrorString"(Status, *mut *const c_char);
+        device_get_count: "cuDeviceGetCount"(*mut c_int);
+        device_get: "cuDeviceGet"(*mut c_int, c_int);
+        device_get_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
+        primary_ctx_retain: "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
+        primary_ctx_release: "cuDevicePrimaryCtxRelease_v2"(c_int);
+        ctx_set_current: "cuCtxSetCurrent"(Handle);
+        ctx_synchronize: "cuCtxSynchronize"();
+        mem_get_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
+        pointer_get_attribute: "cuPointerGetAttribute"(*mut c_void, c_uint, Address);
+        mem_alloc: "cuMemAlloc_v2"(*mut Address, usize);
+        mem_free: "cuMemFree_v2"(Address);
+        mem_host_alloc: "cuMemHostAlloc"(*mut Handle, usize, c_uint);
+        mem_free_host: "cuMemFreeHost"(Handle);
+        memcpy_htod_async: "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
+        memcpy_dtoh_async: "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
+        memcpy_dtod_async: "cuMemcpyDtoDAsync_v2"(Address, Address, usize, Handle);
+        memcpy_peer_async: "cuMemcpyPeerAsync"(Address, Handle, Address, Handle, usize, Handle);
+        memset_d8_async: "cuMemsetD8Async"(Address, u8, usize, Handle);
+        stream_create: "cuStreamCreate"(*mut Handle, c_uint);
+        stream_destroy: "cuStreamDestroy_v2"(Handle);
+        stream_wait_event: "cuStreamWaitEvent"(Handle, Handle, c_uint);
+        event_create: "cuEventCreate"(*mut Handle, c_uint);
+        event_destroy: "cuEventDestroy_v2"(Handle);
+        event_record: "cuEventRecord"(Handle, Handle);
+        event_query: "cuEventQuery"(Handle);
+        event_synchronize: "cuEventSynchronize"(Handle);
+        launch_kernel: "cuLaunchKernel"(
+            Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut Handle,
+            *mut Handle
+        );
+        func_set_attribute: "cuFuncSetAttribute"(Handle, c_int, c_int);
+    }
+    optional {
+        func_get_param_info: "cuFuncGetParamInfo"(Handle, usize, *mut usize, *mut usize);
+    }
 }
 
 fn symbol(library: Handle, name: &str) -> Handle {

@@ -4,10 +4,11 @@
 //! thread that pushes work. What it returns is the driver's own handle, which is valid for the
 //! life of the process and is launched without asking anyone again.
 
-use super::driver::Handle;
+use super::driver::{Driver, Handle, Status};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Held, RwLock};
 use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
 /// Loads a function for a device: the number of the device, the source file, text that follows it,
@@ -26,11 +27,78 @@ pub struct Function {
     pub name: String,
 }
 
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const MOST_SHARED_BYTES: c_int = 8;
+/// Blocks get this much shared memory without asking for it.
+const USUAL_SHARED_BYTES: u32 = 48 << 10;
+
 impl Function {
-    /// The driver's handle.
-    #[inline]
-    pub fn handle(&self) -> Handle {
+    /// # Safety
+    /// `handle` is that of a function (`CUfunction`) that stays loaded.
+    pub unsafe fn new(handle: usize, name: String) -> Self {
+        Function { handle, name }
+    }
+
+    fn handle(&self) -> Handle {
         self.handle as Handle
+    }
+
+    /// Issues the function on a stream, with `shared` bytes of memory for each block beyond those
+    /// that it declares. The context of its device is current.
+    ///
+    /// # Safety
+    /// The function is one of the stream's device, and `arguments` are addresses of values of its
+    /// parameters, which the driver copies.
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        driver: &Driver,
+        stream: Handle,
+        [x, y, z]: [u32; 3],
+        [width, height, depth]: [u32; 3],
+        shared: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        if shared > USUAL_SHARED_BYTES {
+            let (handle, bytes) = (self.handle(), shared.min(c_int::MAX as u32) as c_int);
+            // SAFETY: promised by the caller.
+            let status = unsafe { (driver.func_set_attribute)(handle, MOST_SHARED_BYTES, bytes) };
+            self.check(driver, "cuFuncSetAttribute", status)?;
+        }
+        let (at, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: promised by the caller.
+        let status = unsafe {
+            let (handle, launch) = (self.handle(), driver.launch_kernel);
+            launch(handle, x, y, z, width, height, depth, shared, stream, at, none)
+        };
+        self.check(driver, "cuLaunchKernel", status)
+    }
+
+    #[inline]
+    fn check(&self, driver: &Driver, call: &str, status: Status) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        let named = |e: Error| Error::new(e.kind(), format!("{} of {}", e.message(), self.name));
+        driver.check(call, status).map_err(named)
+    }
+
+    /// An error unless the function takes parameters of these sizes. Drivers before CUDA 12.4
+    /// cannot tell.
+    pub fn check_parameters(&self, driver: &Driver, sizes: &[usize]) -> Result<()> {
+        let Some(ask) = driver.func_get_param_info else { return Ok(()) };
+        let size_of = |i: usize| {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: places for the answers, and the handle of a function.
+            let status = unsafe { ask(self.handle(), i, &mut offset, &mut size) };
+            (status == 0).then_some(size)
+        };
+        let found: Vec<usize> = (0..).map_while(size_of).collect();
+        if found == sizes {
+            return Ok(());
+        }
+        let expected = format!("sizes of the parameters {found:?}, as in the source");
+        Err(Error::invalid(&format!("signature of {}", self.name), format!("{sizes:?}"), expected))
     }
 }
 

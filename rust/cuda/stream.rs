@@ -19,6 +19,7 @@ use super::driver::{Driver, Handle, NOT_READY, Status};
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Held, Lock};
 use crate::storage::Block;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,6 +101,9 @@ struct Mark {
     keep: Option<Block>,
 }
 
+/// Marks that were taken off, to be dropped without the lock.
+type Taken = SmallVec<[Mark; 2]>;
+
 #[derive(Default)]
 struct State {
     /// Those not known to be reached, in order.
@@ -109,6 +113,11 @@ struct State {
     then: Vec<(Ticket, Then)>,
     /// The last ticket that somebody waits for.
     wanted: Ticket,
+    /// Threads that wait at `reached`. Whoever takes marks off wakes nobody if there is none: a
+    /// wake-up is a call of the system, and costs more than all the rest of a launch.
+    waiters: usize,
+    /// Does the stream's thread wait at `work`?
+    rests: bool,
     /// Does the stream's thread exist?
     has_thread: bool,
     /// Does it sleep in the driver, for the first mark?
@@ -201,7 +210,7 @@ impl Stream {
                 // Nobody could wait for the work: it is done now, before `keep` is given back.
                 // SAFETY: in a context.
                 let status = unsafe { (self.driver().ctx_synchronize)() };
-                let mut taken = Vec::new();
+                let mut taken = Taken::new();
                 self.take_off(&mut state, ticket, status, "cuCtxSynchronize", &from, &mut taken);
                 drop(state);
                 Err(error)
@@ -240,14 +249,25 @@ impl Stream {
     /// Lets work that is issued on this stream from now on wait for `ticket` of `other`, a stream
     /// of the same device or of another one. The context of this one is current.
     pub fn follow(&self, other: &Stream, ticket: Ticket) -> Result<()> {
-        let state = other.state.lock();
+        other.lead(self.handle.0, ticket)
+    }
+
+    /// Lets work that is issued on `follower` from now on, a stream of anybody, wait for `ticket`.
+    /// The context of `follower` is current.
+    pub fn lead(&self, follower: Handle, ticket: Ticket) -> Result<()> {
+        let state = self.state.lock();
         let Some(mark) = state.marks.iter().find(|mark| mark.ticket >= ticket) else {
             return Ok(()); // reached
         };
-        // SAFETY: both are alive; the lock keeps the event at this mark until the driver has noted
-        // what to wait for.
-        let status = unsafe { (self.driver().stream_wait_event)(self.handle.0, mark.event.0, 0) };
+        // SAFETY: the mark's event is alive, and the lock keeps it at this mark until the driver
+        // has noted what to wait for.
+        let status = unsafe { (self.driver().stream_wait_event)(follower, mark.event.0, 0) };
         self.driver().check("cuStreamWaitEvent", status)
+    }
+
+    /// As [`Stream::lead`], for a ticket whose mark may be still to come.
+    pub fn lead_next(&self, follower: Handle, ticket: Ticket) -> Result<()> {
+        self.lead(follower, self.marked(ticket)?)
     }
 
     /// As [`Stream::follow`], for a ticket whose mark may be still to come.
@@ -274,7 +294,7 @@ impl Stream {
 
     /// Asks the driver for the first marks, at most `most`, and takes those off that are reached.
     fn take_off_reached(&self, mut state: Guard<'_, State>, most: usize) {
-        let mut taken = Vec::new();
+        let mut taken = Taken::new();
         for _ in 0..most {
             let Some(first) = state.marks.front().filter(|_| !state.is_waiting) else { break };
             // SAFETY: the event is that of a mark.
@@ -286,9 +306,16 @@ impl Stream {
             self.take_off(&mut state, ticket, status, "cuEventQuery", &None, &mut taken);
         }
         if !state.then.is_empty() && !taken.is_empty() {
-            self.work.notify_one();
+            self.wake(&state);
         }
         drop(state);
+    }
+
+    /// Wakes the stream's thread if it waits for work.
+    fn wake(&self, state: &State) {
+        if state.rests {
+            self.work.notify_one();
+        }
     }
 
     /// Moves marks up to `ticket`, which the driver says to be reached by `status`, to `taken`, to
@@ -301,7 +328,7 @@ impl Stream {
         status: Status,
         function: &str,
         last: &From,
-        taken: &mut Vec<Mark>,
+        taken: &mut Taken,
     ) {
         let mut upto = ticket;
         if let Err(error) = self.driver().check(function, status) {
@@ -320,7 +347,9 @@ impl Stream {
             taken.push(mark);
         }
         self.done.fetch_max(upto, Ordering::AcqRel);
-        self.reached.notify_all();
+        if state.waiters > 0 {
+            self.reached.notify_all();
+        }
     }
 
     /// Calls `then` when `ticket` is reached: on the stream's thread, or here and now if it is
@@ -383,10 +412,12 @@ impl Stream {
                 continue;
             }
             let left = next_poll - now;
+            state.waiters += 1;
             state = match self.reached.wait_timeout(state, left) {
                 Ok(woken) => woken.0,
                 Err(poisoned) => poisoned.into_inner().0,
             };
+            state.waiters -= 1;
         }
         Ok(())
     }
@@ -401,7 +432,7 @@ impl Stream {
                 .map_err(|e| Error::execution(format!("cannot start a thread: {e}")))?;
             state.has_thread = true;
         }
-        self.work.notify_one();
+        self.wake(state);
         Ok(())
     }
 
@@ -420,7 +451,9 @@ impl Stream {
             }
             let wanted = state.wanted;
             let Some(first) = state.marks.front().filter(|mark| mark.ticket <= wanted) else {
+                state.rests = true;
                 state = self.work.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+                state.rests = false;
                 continue;
             };
             let (ticket, event) = (first.ticket, first.event);
@@ -430,7 +463,7 @@ impl Stream {
             let _ = self.primary.enter();
             // SAFETY: the mark stays while `is_waiting`, and its event with it.
             let status = unsafe { (self.driver().event_synchronize)(event.0) };
-            let mut taken = Vec::new();
+            let mut taken = Taken::new();
             state = self.state.lock();
             state.is_waiting = false;
             self.take_off(&mut state, ticket, status, "cuEventSynchronize", &None, &mut taken);
@@ -442,8 +475,9 @@ impl Stream {
 
     /// Ends the stream's thread, when it is not needed any more.
     pub fn end(&self) {
-        self.state.lock().ends = true;
-        self.work.notify_one();
+        let mut state = self.state.lock();
+        state.ends = true;
+        self.wake(&state);
     }
 
     pub fn hold(&self) -> Held<'_> {

@@ -20,6 +20,7 @@ pub mod imperative;
 pub mod inline;
 mod inputs;
 pub mod instance;
+pub mod launch;
 mod on_device;
 pub mod operands;
 mod order_steps;

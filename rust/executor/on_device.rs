@@ -246,20 +246,11 @@ impl Launcher for Issuing<'_> {
         let Some(function) = self.functions.get(function) else {
             return Err(Error::internal("a kernel has no function of this number"));
         };
-        let ([x, y, z], none) = (grid.blocks, std::ptr::null_mut());
-        let mut at = args.addresses();
-        // SAFETY: the loader returned the handle for this device; the kernel passes the function's
-        // arguments, which the driver copies.
-        let status = unsafe {
-            let (handle, at) = (function.handle(), at.as_mut_ptr());
-            let launch = self.driver.launch_kernel;
-            launch(handle, x, y, z, grid.threads, 1, 1, 0, self.stream, at, none)
+        // SAFETY: the kernel passes the function's arguments.
+        let launch = |at| unsafe {
+            function.launch(self.driver, self.stream, grid.blocks, [grid.threads, 1, 1], 0, at)
         };
-        if status == 0 {
-            return Ok(());
-        }
-        let error = self.driver.check("cuLaunchKernel", status);
-        error.map_err(|e| Error::new(e.kind(), format!("{} of {}", e.message(), function.name)))
+        launch(&mut args.addresses())
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

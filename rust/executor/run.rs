@@ -209,18 +209,8 @@ impl Prepared<'_> {
         let asked: SmallVec<[OpReq; 4]> = plan.iter().map(|p| p.0).collect();
         let call = |outputs: &[View]| {
             let req = &asked;
-            let call = Call { attrs: &self.attrs, ctx, state, inputs, req, outputs, memory: None };
-            match (&self.kernel.body, device) {
-                (Body::Native(kernel), None) => kernel(&call),
-                (Body::Native(kernel), Some(device)) => {
-                    run_issuing(device, |memory| kernel(&Call { memory, ..call }))
-                }
-                (Body::Device(kernel), Some(_)) => match &self.on_device {
-                    Some(place) => place.issue(kernel, &call),
-                    None => Err(Error::internal("a kernel for devices on the host")),
-                },
-                _ => Err(Error::internal("the kernel cannot run as a native one")),
-            }
+            let attrs = &*self.attrs;
+            self.call(Call { attrs, ctx, state, inputs, req, outputs, memory: None }, device)
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
             return call(outputs);
@@ -228,6 +218,22 @@ impl Prepared<'_> {
         let temporaries = Temporaries::new(&plan, outputs, device)?;
         call(&temporaries.views)?;
         temporaries.settle(&plan, outputs)
+    }
+
+    /// Calls the kernel, which is no callback: on `device`, or on the host.
+    #[inline]
+    fn call(&self, call: Call<'_>, device: Option<&Arc<Device>>) -> Result<()> {
+        match (&self.kernel.body, device) {
+            (Body::Native(kernel), None) => kernel(&call),
+            (Body::Native(kernel), Some(device)) => {
+                run_issuing(device, |memory| kernel(&Call { memory, ..call }))
+            }
+            (Body::Device(kernel), Some(_)) => match &self.on_device {
+                Some(place) => place.issue(kernel, &call),
+                None => Err(Error::internal("a kernel for devices on the host")),
+            },
+            _ => Err(Error::internal("the kernel cannot run as a native one")),
+        }
     }
 
     /// The requests for the kernel on these views if it needs no temporary: found once for views
@@ -238,7 +244,7 @@ impl Prepared<'_> {
         req: &[OpReq],
         outputs: &[View],
     ) -> Option<SmallVec<[OpReq; 4]>> {
-        if self.on_device.as_ref().is_some_and(|place| place.on_host || !self.is_callback()) {
+        if self.on_device.as_ref().is_some_and(|place| place.on_host) {
             return None;
         }
         let arranged = req.iter().zip(outputs).enumerate();
@@ -260,13 +266,12 @@ impl Prepared<'_> {
         asked: &[OpReq],
         outputs: &[View],
     ) -> Result<()> {
-        match &self.kernel.body {
-            Body::Native(kernel) => {
-                let (attrs, req, memory) = (&*self.attrs, asked, None);
-                kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory })
-            }
-            _ => Err(Error::internal("the kernel cannot run as a native one")),
-        }
+        let (attrs, req, memory) = (&*self.attrs, asked, None);
+        let Some(device) = self.computes_on() else {
+            return self.call(Call { attrs, ctx, state, inputs, req, outputs, memory }, None);
+        };
+        let ctx = &OpContext { stream: Some(device.stream()), ..*ctx };
+        self.call(Call { attrs, ctx, state, inputs, req, outputs, memory }, Some(device))
     }
 
     /// Starts a callback kernel; `done` is called when it has ended and the requests are completed.

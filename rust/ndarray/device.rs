@@ -100,6 +100,19 @@ impl NDArray {
         Ok(Some((self.address()? as usize, device.stream())))
     }
 
+    /// Lets what is issued from now on on `stream`, one of another library, wait for what writes
+    /// the array, and for what reads it if the library is going to `write`.
+    pub fn lead(&self, device: &Device, stream: usize, write: bool, poll: Poll<'_>) -> Result<()> {
+        let engine = &self.base().engine;
+        match self.known_var() {
+            Some(var) if write => engine.wait_for_var(var, poll)?,
+            Some(var) => engine.wait_to_read(var, poll)?,
+            None => {}
+        }
+        let uses = &self.chunk.uses;
+        device.lead(stream, if write { uses.all(device.next()) } else { uses.writes() })
+    }
+
     /// The elements of an array on a device, once they are computed; an error if they never were.
     /// `None` for an array on the host.
     pub fn copied_to_host(&self, poll: Poll<'_>) -> Result<Option<HostCopy>> {

@@ -155,25 +155,43 @@ arguments!(*mut u8, *const u8, i32, i64, f32, f64, [u8; 8], Axes);
 /// The arguments of a launch, in order.
 #[derive(Default)]
 pub struct Args {
-    words: SmallVec<[u64; 48]>,
-    starts: SmallVec<[usize; 24]>,
+    words: SmallVec<[u64; 24]>,
+    starts: SmallVec<[u16; 12]>,
 }
 
 impl Args {
     /// Adds an argument.
+    #[inline]
     pub fn push<T: Argument>(&mut self, value: T) {
-        let at = self.words.len();
-        self.starts.push(at);
-        self.words.resize(at + size_of::<T>().div_ceil(8), 0);
-        // SAFETY: the words from `at` on have room for the value, and any alignment up to theirs.
-        unsafe { self.words.as_mut_ptr().add(at).cast::<T>().write_unaligned(value) };
+        let (at, size) = (self.words.len(), size_of::<T>().div_ceil(8));
+        self.starts.push(at as u16);
+        self.words.reserve(size);
+        // SAFETY: there is room for the value, with any alignment up to that of words; a value
+        // that is no whole number of words is written over a word that is set.
+        unsafe {
+            let place = self.words.as_mut_ptr().add(at);
+            if const { !size_of::<T>().is_multiple_of(8) } {
+                place.add(size - 1).write(0);
+            }
+            place.cast::<T>().write_unaligned(value);
+            self.words.set_len(at + size);
+        }
     }
 
     /// The addresses of all arguments, as the driver takes them.
-    pub fn addresses(&mut self) -> SmallVec<[*mut c_void; 24]> {
+    #[inline]
+    pub fn addresses(&mut self) -> SmallVec<[*mut c_void; 12]> {
         let words = self.words.as_mut_ptr();
-        // SAFETY: every start is the index of a word.
-        self.starts.iter().map(|&at| unsafe { words.add(at) }.cast()).collect()
+        let mut addresses: SmallVec<[*mut c_void; 12]> = SmallVec::new();
+        addresses.reserve(self.starts.len());
+        for (i, &at) in self.starts.iter().enumerate() {
+            // SAFETY: every start is the index of a word, and there is room for each.
+            unsafe {
+                addresses.as_mut_ptr().add(i).write(words.add(at as usize).cast());
+                addresses.set_len(i + 1);
+            }
+        }
+        addresses
     }
 }
 

@@ -1,7 +1,9 @@
-//! DLPack: memory handed over without a copy, as capsules of the 0.2 layout.
+//! DLPack: memory handed over without a copy, as capsules of both layouts: that of versions before
+//! 1.0, and the one that says its version and whether the memory may be written.
 //!
-//! A capsule named `dltensor` owns a `DLManagedTensor`; the consumer renames the
-//! capsule to `used_dltensor` and calls the tensor's deleter when done.
+//! A capsule named `dltensor` owns a `DLManagedTensor`, one named `dltensor_versioned` a
+//! `DLManagedTensorVersioned`; the consumer renames the capsule (`used_` before the name) and calls
+//! the tensor's deleter when done.
 
 use super::error::{IntoPy, invalid, poll_signals, shown};
 use super::ndarray::PyNDArray;
@@ -11,7 +13,7 @@ use crate::cuda::Lent;
 use crate::dtype::DType;
 use crate::ndarray::NDArray;
 use crate::shape::{Dims, Shape};
-use pyo3::exceptions::{PyAssertionError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -33,23 +35,115 @@ struct Tensor {
     byte_offset: u64,
 }
 
+/// Frees a managed tensor.
+type Deleter<M> = unsafe extern "C" fn(*mut M);
+
+/// What the pointer of a capsule points to.
+trait Managed: Sized + 'static {
+    /// The capsule's name before and after its tensor is taken.
+    const FRESH: &'static CStr;
+    const USED: &'static CStr;
+
+    /// A tensor whose owner is freed by `deleter`.
+    fn new(tensor: Tensor, flags: u64, deleter: Deleter<Self>) -> Self;
+    fn tensor(&mut self) -> &mut Tensor;
+    /// [`READ_ONLY`] and [`COPIED`].
+    fn flags(&self) -> u64;
+    fn deleter(&self) -> Option<Deleter<Self>>;
+    /// The major version of the layout.
+    fn version(&self) -> u32;
+}
+
+/// `DLManagedTensor`.
 #[repr(C)]
-struct Managed {
+struct Unversioned {
     tensor: Tensor,
     manager_ctx: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    deleter: Option<Deleter<Self>>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    major: u32,
+    minor: u32,
+    manager_ctx: *mut c_void,
+    deleter: Option<Deleter<Self>>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`.
+const READ_ONLY: u64 = 1;
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`.
+const COPIED: u64 = 2;
+/// The version of the layout `Versioned`.
+const VERSION: (u32, u32) = (1, 0);
+
+impl Managed for Unversioned {
+    const FRESH: &'static CStr = c"dltensor";
+    const USED: &'static CStr = c"used_dltensor";
+
+    fn new(tensor: Tensor, _: u64, deleter: Deleter<Self>) -> Self {
+        Unversioned { tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(deleter) }
+    }
+
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+
+    fn flags(&self) -> u64 {
+        0
+    }
+
+    fn deleter(&self) -> Option<Deleter<Self>> {
+        self.deleter
+    }
+
+    fn version(&self) -> u32 {
+        VERSION.0
+    }
+}
+
+impl Managed for Versioned {
+    const FRESH: &'static CStr = c"dltensor_versioned";
+    const USED: &'static CStr = c"used_dltensor_versioned";
+
+    fn new(mut tensor: Tensor, flags: u64, deleter: Deleter<Self>) -> Self {
+        if (tensor.code, tensor.bits) == (1, 1) {
+            (tensor.code, tensor.bits) = (BOOL, 8);
+        }
+        let ((major, minor), manager_ctx) = (VERSION, std::ptr::null_mut());
+        Versioned { major, minor, manager_ctx, deleter: Some(deleter), flags, tensor }
+    }
+
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+
+    fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    fn deleter(&self) -> Option<Deleter<Self>> {
+        self.deleter
+    }
+
+    fn version(&self) -> u32 {
+        self.major
+    }
 }
 
 /// The owner of an exported tensor's memory, after `managed` in one allocation.
 #[repr(C)]
-struct Exported {
-    managed: Managed,
+struct Exported<M> {
+    managed: M,
     shape: Dims,
     array: NDArray,
 }
 
-const FRESH: &CStr = c"dltensor";
-const USED: &CStr = c"used_dltensor";
+/// `kDLBool`, which versions before 1.0 lack.
+const BOOL: u8 = 6;
 
 fn kind_of(dtype: DType) -> (u8, u8) {
     match dtype {
@@ -62,7 +156,7 @@ fn kind_of(dtype: DType) -> (u8, u8) {
 
 fn dtype_of(code: u8, bits: u8) -> Option<DType> {
     match (code, bits) {
-        (6, 8) => Some(DType::Bool), // its code in later versions
+        (BOOL, 8) => Some(DType::Bool),
         _ => DType::ALL.into_iter().find(|d| kind_of(*d) == (code, bits)),
     }
 }
@@ -70,87 +164,112 @@ fn dtype_of(code: u8, bits: u8) -> Option<DType> {
 /// Frees an exported tensor: the deleter that consumers call.
 ///
 /// # Safety
-/// `managed` comes from [`to_dlpack`] and is not used afterwards.
-unsafe extern "C" fn delete_exported(managed: *mut Managed) {
-    // SAFETY: `managed` is the first field of an `Exported` that `to_dlpack` boxed; called once.
-    drop(unsafe { Box::from_raw(managed.cast::<Exported>()) });
+/// `managed` comes from [`capsule`] and is not used afterwards.
+unsafe extern "C" fn delete_exported<M: Managed>(managed: *mut M) {
+    // SAFETY: `managed` is the first field of an `Exported` that `capsule` boxed; called once.
+    drop(unsafe { Box::from_raw(managed.cast::<Exported<M>>()) });
 }
 
 /// Destroys a capsule, with its tensor unless a consumer took that.
 ///
 /// # Safety
 /// Called by Python, with a live capsule and the interpreter attached.
-unsafe extern "C" fn destroy_capsule(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn destroy_capsule<M: Managed>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python passes a live capsule; only one that is still fresh owns its tensor.
     unsafe {
-        if ffi::PyCapsule_IsValid(capsule, FRESH.as_ptr()) == 0 {
+        if ffi::PyCapsule_IsValid(capsule, M::FRESH.as_ptr()) == 0 {
             return;
         }
-        let managed = ffi::PyCapsule_GetPointer(capsule, FRESH.as_ptr()).cast::<Managed>();
-        if let Some(delete) = (*managed).deleter {
+        let managed = ffi::PyCapsule_GetPointer(capsule, M::FRESH.as_ptr()).cast::<M>();
+        if let Some(delete) = (*managed).deleter() {
             delete(managed);
         }
     }
 }
 
-/// A capsule over the array's memory, after its pending writes (and reads, if `write`).
+/// A capsule over the array's memory, after its pending writes (and reads, if `write`): with
+/// `flags` if it is to be a versioned one. Of an array on a device, `stream` waits for them, or the
+/// calling thread if there is none.
 #[pyfunction]
-fn to_dlpack<'py>(array: &Bound<'py, PyNDArray>, write: bool) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (array, write, flags=None, stream=None))]
+fn to_dlpack<'py>(
+    array: &Bound<'py, PyNDArray>,
+    write: bool,
+    flags: Option<u64>,
+    stream: Option<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
     let inner = array.get().array();
-    if write && inner.needs_wait() {
-        py.detach(|| inner.wait_to_write(&mut poll_signals)).py(py)?;
+    match (stream, inner.device().py(py)?) {
+        (Some(stream), Some(device)) => {
+            py.detach(|| inner.lead(device, stream, write, &mut poll_signals)).py(py)?;
+        }
+        _ => {
+            if write && inner.needs_wait() {
+                py.detach(|| inner.wait_to_write(&mut poll_signals)).py(py)?;
+            }
+            super::ndarray::wait_to_read(py, inner)?;
+        }
     }
-    super::ndarray::wait_to_read(py, inner)?;
     inner.readable().py(py)?;
     inner.lend();
-    let (code, bits) = kind_of(inner.dtype());
+    let read_only = if inner.is_writable() { 0 } else { READ_ONLY };
+    match flags {
+        Some(flags) => capsule::<Versioned>(py, inner, flags | read_only),
+        None => capsule::<Unversioned>(py, inner, 0),
+    }
+}
+
+fn capsule<'py, M: Managed>(
+    py: Python<'py>,
+    array: &NDArray,
+    flags: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (code, bits) = kind_of(array.dtype());
+    let tensor = Tensor {
+        data: array.view().py(py)?.ptr().cast(),
+        device_type: array.context().device_type as i32,
+        device_id: array.context().device_id,
+        ndim: array.shape().ndim() as i32,
+        code,
+        bits,
+        lanes: 1,
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
     let mut exported = Box::new(Exported {
-        managed: Managed {
-            tensor: Tensor {
-                data: inner.view().py(py)?.ptr().cast(),
-                device_type: inner.context().device_type as i32,
-                device_id: inner.context().device_id,
-                ndim: inner.shape().ndim() as i32,
-                code,
-                bits,
-                lanes: 1,
-                shape: std::ptr::null_mut(),
-                strides: std::ptr::null_mut(),
-                byte_offset: 0,
-            },
-            manager_ctx: std::ptr::null_mut(),
-            deleter: Some(delete_exported),
-        },
-        shape: inner.shape().dims().into(),
-        array: inner.clone(),
+        managed: M::new(tensor, flags, delete_exported::<M>),
+        shape: array.shape().dims().into(),
+        array: array.clone(),
     });
-    exported.managed.tensor.shape = exported.shape.as_mut_ptr();
-    let pointer = Box::into_raw(exported);
+    exported.managed.tensor().shape = exported.shape.as_mut_ptr();
+    let pointer = Box::into_raw(exported).cast::<M>();
     // SAFETY: the capsule takes over the tensor; its destructor frees it if it was not consumed.
     unsafe {
-        let capsule = ffi::PyCapsule_New(pointer.cast(), FRESH.as_ptr(), Some(destroy_capsule));
+        let destroy = Some(destroy_capsule::<M> as unsafe extern "C" fn(*mut ffi::PyObject));
+        let capsule = ffi::PyCapsule_New(pointer.cast(), M::FRESH.as_ptr(), destroy);
         if capsule.is_null() {
-            delete_exported(pointer.cast());
+            delete_exported(pointer);
         }
         Bound::from_owned_ptr_or_err(py, capsule)
     }
 }
 
 /// A tensor of another library, returned to it when dropped.
-struct Imported(*mut Managed);
+struct Imported<M: Managed>(*mut M);
 
 // SAFETY: DLPack's deleters may be called from any thread.
-unsafe impl Send for Imported {}
+unsafe impl<M: Managed> Send for Imported<M> {}
 // SAFETY: shared only to be dropped.
-unsafe impl Sync for Imported {}
+unsafe impl<M: Managed> Sync for Imported<M> {}
 
-impl Drop for Imported {
+impl<M: Managed> Drop for Imported<M> {
     fn drop(&mut self) {
         // The owner may be Python's: be attached for its deleter.
         // SAFETY: the tensor is ours since the capsule was renamed; deleted once.
         Python::attach(|_| unsafe {
-            if let Some(delete) = (*self.0).deleter {
+            if let Some(delete) = (*self.0).deleter() {
                 delete(self.0);
             }
         });
@@ -159,17 +278,25 @@ impl Drop for Imported {
 
 /// The capsule of an object. One on a CUDA device is told the stream that will use the memory.
 fn exported<'py>(source: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = source.py();
     let place = match source.hasattr("__dlpack_device__")? {
         true => source.call_method0("__dlpack_device__")?.extract::<(i32, i32)>()?,
         false => (1, 0),
     };
-    if place.0 != 2 {
-        return source.call_method0("__dlpack__");
+    let options = PyDict::new(py);
+    if place.0 == 2 {
+        let device = runtime().cuda.device(place.1).py(py)?;
+        options.set_item("stream", device.stream())?;
     }
-    let device = runtime().cuda.device(place.1).py(source.py())?;
-    let options = PyDict::new(source.py());
-    options.set_item("stream", device.stream())?;
-    source.call_method("__dlpack__", (), Some(&options))
+    let versioned = options.copy()?;
+    versioned.set_item("max_version", VERSION)?;
+    match source.call_method("__dlpack__", (), Some(&versioned)) {
+        // A library from before DLPack 1.0.
+        Err(e) if e.is_instance_of::<PyTypeError>(py) => {
+            source.call_method("__dlpack__", (), Some(&options))
+        }
+        exported => exported,
+    }
 }
 
 /// An array over the memory of a capsule, which is used up; or of an object with `__dlpack__`.
@@ -179,23 +306,39 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
         true => exported(source)?,
         false => source.clone(),
     };
-    // SAFETY: PyCapsule functions check what they are given; the pointer is valid while the capsule
-    // is fresh, and ours once it is renamed.
-    let managed = unsafe {
-        if ffi::PyCapsule_CheckExact(capsule.as_ptr()) == 0 {
-            let text = invalid("DLPack source", shown(source), "a DLPack capsule");
-            return Err(PyTypeError::new_err(text));
-        }
-        if ffi::PyCapsule_IsValid(capsule.as_ptr(), FRESH.as_ptr()) == 0 {
-            return Err(PyAssertionError::new_err(
-                "Invalid DLPack Tensor. DLTensor capsules can be consumed only once.",
-            ));
-        }
-        ffi::PyCapsule_GetPointer(capsule.as_ptr(), FRESH.as_ptr()).cast::<Managed>()
-    };
+    // SAFETY: PyCapsule functions check what they are given.
+    let is = |name: &CStr| unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) != 0 };
+    // SAFETY: as above.
+    if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
+        let text = invalid("DLPack source", shown(source), "a DLPack capsule");
+        return Err(PyTypeError::new_err(text));
+    }
+    if is(Versioned::FRESH) {
+        return imported::<Versioned>(py, &capsule);
+    }
+    if is(Unversioned::FRESH) {
+        return imported::<Unversioned>(py, &capsule);
+    }
+    Err(PyAssertionError::new_err(
+        "Invalid DLPack Tensor. DLTensor capsules can be consumed only once.",
+    ))
+}
+
+/// An array over the memory of a fresh capsule.
+fn imported<M: Managed>(py: Python<'_>, capsule: &Bound<'_, PyAny>) -> PyResult<PyNDArray> {
+    // SAFETY: the pointer is valid while the capsule is fresh, and ours once it is renamed.
+    let managed =
+        unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), M::FRESH.as_ptr()).cast::<M>() };
+    // SAFETY: as above; the version and the flags are at the same place in every version.
+    let (version, flags) = unsafe { ((*managed).version(), (*managed).flags()) };
+    if version != VERSION.0 {
+        let expected = format!("major version {}", VERSION.0);
+        let text = invalid("version of a DLPack tensor", version, expected);
+        return Err(PyBufferError::new_err(text));
+    }
     // SAFETY: a fresh capsule holds a valid tensor with `ndim` extents and, if not null, strides.
     let (tensor, shape, strides) = unsafe {
-        let t = &(*managed).tensor;
+        let t: &Tensor = (*managed).tensor();
         let n = t.ndim.max(0) as usize;
         let list = |p: *mut i64| match p.is_null() || n == 0 {
             true => Dims::new(),
@@ -235,7 +378,7 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
         return Err(PyValueError::new_err(text));
     }
     // SAFETY: the capsule is valid; from here on the tensor is ours.
-    if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), USED.as_ptr()) } != 0 {
+    if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) } != 0 {
         return Err(PyErr::fetch(py));
     }
     let imported = Imported(managed);
@@ -245,10 +388,15 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
     };
     // SAFETY: the tensor's memory is valid until its deleter is called, which `keep` does.
     let array = unsafe { NDArray::external(runtime(), keep, ptr, &shape, dtype, ctx) };
+    if flags & READ_ONLY != 0 {
+        array.forbid_writing();
+    }
     Ok(PyNDArray::of(array))
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("DLPACK_VERSION", VERSION)?;
+    m.add("DLPACK_COPIED", COPIED)?;
     m.add_function(wrap_pyfunction!(to_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(from_dlpack, m)?)
 }

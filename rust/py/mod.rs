@@ -19,6 +19,7 @@ pub mod callback_threads;
 pub mod convert;
 mod coroutine;
 mod cuda;
+mod cuda_launch;
 mod cuda_memory;
 pub mod dlpack;
 pub mod engine;
@@ -127,6 +128,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     cached::register(m)?;
     graph::register(m)?;
     cuda::register(m)?;
+    cuda_launch::register(m)?;
     cuda_memory::register(m)?;
     image::register(m)?;
     image_loader::register(m)?;

@@ -149,3 +149,26 @@ def test_a_pushed_function_gets_the_stream_and_is_waited_for(gpu, emulated):
     mx.engine.wait_for_var(var)
     assert seen == [mx.cuda.device(0).stream]
     np.testing.assert_array_equal(x.asnumpy(), np.full(8, 0x02020202))
+
+
+def test_a_consumers_stream_waits_and_the_host_does_not(gpu, emulated):
+    x = nd.zeros((40_000,), ctx=gpu)
+    nd.waitall()
+    consumer = Foreign(emulated, 40_000, "int32")
+    with emulated.held():
+        y = x + 1
+        capsule = y.__dlpack__(stream=consumer.stream.value, max_version=(1, 0))
+        consumer.fill(1)
+        assert emulated.library.emulated_queued(consumer.stream) > 0
+    shared = nd.from_dlpack(capsule)
+    np.testing.assert_array_equal(shared.asnumpy(), np.ones(40_000))
+
+
+def test_memory_of_a_device_is_copied_to_the_host_on_demand(gpu):
+    x = nd.arange(6, ctx=gpu)
+    capsule = x.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
+    there = nd.from_dlpack(capsule)
+    assert there.context == mx.cpu()
+    np.testing.assert_array_equal(there.asnumpy(), np.arange(6))
+    with pytest.raises(BufferError, match="as copy is False"):
+        x.__dlpack__(dl_device=(1, 0), copy=False)

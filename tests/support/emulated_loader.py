@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import rsnet as mx
 from rsnet import _core
 from rsnet.cuda import _loader
 
@@ -69,11 +70,16 @@ def library(key):
     """The path of the library with the functions of a group, compiled if need be."""
     definitions, functions = groups()[key]
     text = text_of(key[0], definitions, functions)
+    return compiled(f"{key[0]}-{'-'.join(key[1])}", f"{key[0]}.cu", text)
+
+
+def compiled(name, source, text):
+    """The path of the library of a text, compiled if need be."""
     mark = HEADER.read_text() + text + " ".join(flags())
     mark = hashlib.sha256(mark.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"rsnet-test-cuda-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
-    made = folder / f"{key[0]}-{'-'.join(key[1])}-{mark}.so"
+    made = folder / f"{name}-{mark}.so"
     if not made.exists():
         own = folder / f"{mark}-{os.getpid()}"
         own.with_suffix(".cpp").write_text(text)
@@ -82,7 +88,7 @@ def library(key):
             [*command, "-o", str(own.with_suffix(".so"))], capture_output=True, text=True
         )
         if done.returncode:
-            raise RuntimeError(f"{key[0]}.cu does not compile for the host:\n{done.stderr[:6000]}")
+            raise mx.MXNetError(f"{source} does not compile for the host:\n{done.stderr[:6000]}")
         own.with_suffix(".cpp").rename(made.with_suffix(".cpp"))
         own.with_suffix(".so").replace(made)  # another process may have made it meanwhile
     return made
@@ -96,9 +102,31 @@ def driver():
     return found
 
 
-def load(device, source, definitions, function):
-    path = library((source, dtypes(function)))
-    handle = driver().emulated_function(str(path).encode(), function.encode())
-    if not handle:
-        raise RuntimeError(f"{path} has no function {function}")
-    return handle, path
+def on_host(text):
+    """Source of a program for the host: dynamic shared memory is an array of its own."""
+    dynamic = re.compile(r"extern\s+__shared__\s+(.+?)\s+(\w+)\[\];")
+    return dynamic.sub(r"static thread_local \1 \2[(96 << 10) / sizeof(\1)];", text)
+
+
+class Loader:
+    """What `rsnet.cuda._loader` asks."""
+
+    def load(self, device, source, definitions, function):
+        return self.handle(library((source, dtypes(function))), function)
+
+    def compile(self, device, source):
+        """Functions are named by the library, so a module has those that its text declares."""
+        text = on_host(source.text)
+        declared = re.findall(r'extern "C" __global__ void (\w+)\(', text)
+        rows = "".join(f'  EMULATED("{f}", {f}),\n' for f in (*declared, *source.exports))
+        table = f'extern "C" const EmulatedFunction emulated_functions[] = {{\n{rows}  {{}}\n}};\n'
+        return compiled("program", "the CUDA source of mx.rtc", f"{text}\n{table}")
+
+    def function(self, device, module, name):
+        return self.handle(module, name)
+
+    def handle(self, path, function):
+        handle = driver().emulated_function(str(path).encode(), function.encode())
+        if not handle:
+            raise mx.MXNetError(f"{path} has no kernel '{function}'")
+        return handle, path

@@ -4,6 +4,8 @@ The core asks for a function when an operator is first called on elements of som
 device. It keeps the driver's handle for the life of the process and launches it without the
 interpreter, so whatever owns the function is kept here for as long.
 
+Source that a program brings (`rsnet.rtc`) goes the same way.
+
 Two loaders do the same: CuPy's `RawModule`, which compiles with NVRTC and keeps the result on disk,
 and the one of a file that the environment variable ``RSNET_CUDA_LOADER`` names. The tests use the
 latter: with the emulated driver it compiles the same text for the host.
@@ -14,12 +16,14 @@ from __future__ import annotations
 import os
 import re
 import runpy
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["load", "program", "OPTIONS"]
+from ..base import MXNetError
+
+__all__ = ["OPTIONS", "Source", "compile_source", "load", "load_from_source", "program"]
 
 #: Where the sources are.
 FOLDER = Path(__file__).parent / "kernels"
@@ -57,10 +61,79 @@ def program(source: str, definitions: str) -> str:
     return _text(f"{source}.cu") + definitions
 
 
+@dataclass(frozen=True)
+class Source:
+    """CUDA source of a program, with what its compiler is told."""
+
+    text: str
+    #: Names of C++ that functions are loaded by; without any, those of C.
+    exports: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+class CupyLoader:
+    """Compiles and loads by CuPy's `RawModule`."""
+
+    def load(self, device: int, source: str, definitions: str, function: str) -> tuple[int, Any]:
+        """The driver's handle of a function of rsnet, and what has to be kept for it."""
+        needs = f"operators on gpu({device}) need CuPy, which compiles their kernels"
+        what = f"CUDA function {function} of {source}.cu"
+        module = self._module(
+            device, needs, what, program(source, definitions), OPTIONS, (function,)
+        )
+        return self._function(device, f"{source}.cu", module, function)
+
+    def compile(self, device: int, source: Source) -> Any:
+        """The module of a program's source, for `function`."""
+        needs, what = "mx.rtc needs CuPy, which compiles kernels", "CUDA source of mx.rtc"
+        names = source.exports or None
+        return self._module(device, needs, what, source.text, source.options, names)
+
+    def function(self, device: int, module: Any, name: str) -> tuple[int, Any]:
+        """The driver's handle of a function of a module, and what has to be kept for it."""
+        return self._function(device, "the CUDA source of mx.rtc", module, name)
+
+    def _module(
+        self,
+        device: int,
+        needs: str,
+        what: str,
+        text: str,
+        options: tuple[str, ...],
+        names: tuple[str, ...] | None,
+    ) -> Any:
+        try:
+            import cupy
+        except ImportError as error:
+            raise ImportError(
+                f"{needs}: pip install rsnet[cuda13] (or rsnet[cuda12]): {error}"
+            ) from error
+        with cupy.cuda.Device(device):
+            module = cupy.RawModule(code=text, options=options, name_expressions=names)
+            try:
+                module.compile()
+            except cupy.cuda.compiler.CompileException as error:
+                raise MXNetError(
+                    f"the {what} does not compile for gpu({device}):\n{error}"
+                ) from error
+        return module
+
+    def _function(self, device: int, where: str, module: Any, name: str) -> tuple[int, Any]:
+        import cupy
+
+        with cupy.cuda.Device(device):
+            try:
+                kernel = module.get_function(name)
+                # `ptr` is the CUfunction: the driver's own handle.
+                return kernel.kernel.ptr, (module, kernel)
+            except (cupy.cuda.driver.CUDADriverError, KeyError, TypeError) as error:
+                raise MXNetError(f"{where} has no kernel '{name}': {error}") from error
+
+
 @cache
-def _loader() -> Callable[[int, str, str, str], tuple[int, Any]]:
+def _loader() -> Any:
     path = os.environ.get(LOADER_VARIABLE)
-    return runpy.run_path(path)["load"] if path else _load_with_cupy
+    return runpy.run_path(path)["Loader"]() if path else CupyLoader()
 
 
 def load(device: int, source: str, definitions: str, function: str) -> int:
@@ -70,35 +143,41 @@ def load(device: int, source: str, definitions: str, function: str) -> int:
     ------
     ImportError
         If CuPy is not installed.
-    RuntimeError
+    MXNetError
         If the source does not compile; with the compiler's log.
     """
     key = (device, source, function)
     if key not in _loaded:
-        _loaded[key] = _loader()(device, source, definitions, function)
+        _loaded[key] = _loader().load(device, source, definitions, function)
     return _loaded[key][0]
 
 
-def _load_with_cupy(device: int, source: str, definitions: str, function: str) -> tuple[int, Any]:
-    try:
-        import cupy
-    except ImportError as error:
-        raise ImportError(
-            f"operators on gpu({device}) need CuPy, which compiles their kernels: "
-            f"pip install rsnet[cuda13] (or rsnet[cuda12]): {error}"
-        ) from error
-    try:
-        with cupy.cuda.Device(device):
-            module = cupy.RawModule(
-                code=program(source, definitions),
-                options=OPTIONS,
-                name_expressions=(function,),
-            )
-            kernel = module.get_function(function)
-            # `ptr` is the CUfunction: the driver's own handle.
-            return kernel.kernel.ptr, (module, kernel)
-    except cupy.cuda.compiler.CompileException as error:
-        raise RuntimeError(
-            f"the CUDA function {function} of {source}.cu does not compile for gpu({device}):\n"
-            f"{error}"
-        ) from error
+@cache
+def compile_source(device: int, source: Source) -> Any:
+    """A program's source, compiled for a device; it stays loaded until the process ends.
+
+    Raises
+    ------
+    ImportError
+        If CuPy is not installed.
+    MXNetError
+        If the source does not compile; with the compiler's log.
+    """
+    return _loader().compile(device, source)
+
+
+@cache
+def _function_of(device: int, source: Source, name: str) -> tuple[int, Any]:
+    found: tuple[int, Any] = _loader().function(device, compile_source(device, source), name)
+    return found
+
+
+def load_from_source(device: int, source: Source, name: str) -> int:
+    """The driver's handle of a function of a program's source.
+
+    Raises
+    ------
+    MXNetError
+        If there is no function of this name.
+    """
+    return _function_of(device, source, name)[0]

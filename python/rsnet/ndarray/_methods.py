@@ -11,7 +11,7 @@ from .. import _core
 from .._core import NDArray
 from .._warnings import warn
 from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords
-from ..context import Context, as_context
+from ..context import Context, as_context, cpu
 from . import _indexing, _io, op
 
 
@@ -41,8 +41,45 @@ def _dlpack(
     dl_device: Any = None,
     copy: bool | None = None,
 ) -> Any:
-    """A DLPack capsule of the array's memory: ``np.from_dlpack(x)`` shares it."""
-    return _core.to_dlpack(self.copy() if copy else self, False)
+    """A DLPack capsule of the array's memory: ``np.from_dlpack(x)`` shares it.
+
+    Parameters
+    ----------
+    stream : int, optional
+        For an array on a device: the consumer's stream (None and 1 are the legacy default stream,
+        2 is that of the thread), which waits for the writes of the array. -1: the calling thread
+        waits for them.
+    max_version : (int, int), optional
+        The latest version that the consumer reads: from (1, 0) on the capsule is a versioned one,
+        which says whether the memory may be written.
+    dl_device : (int, int), optional
+        Where the memory has to be: that of the array, or (1, 0), the host.
+    copy : bool, optional
+        True: a copy of the array. False: never a copy.
+
+    Raises
+    ------
+    BufferError
+        If the memory would have to be copied to be where `dl_device` says, and `copy` is False, or
+        if it would have to be copied to a device.
+    """
+    own = _dlpack_device(self)
+    wanted = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+    if wanted not in (own, (1, 0)) or (wanted != own and copy is False):
+        raise BufferError(
+            f"invalid dl_device '{wanted}': expected {own}, where the array is"
+            f"{', as copy is False' if copy is False else ', or (1, 0), the host'}"
+        )
+    copies = bool(copy) or wanted != own
+    shared = self.copyto(cpu()) if wanted != own else self.copy() if copies else self
+    flags = None
+    if max_version is not None and tuple(max_version) >= _core.DLPACK_VERSION:
+        flags = _core.DLPACK_COPIED if copies else 0
+    follower = None
+    if wanted[0] == own[0] == Context.devstr2type["gpu"] and stream != -1:
+        follower = int(stream or 1)
+    # Who gets a versioned capsule may write, so pending reads come first.
+    return _core.to_dlpack(shared, flags is not None, flags, follower)
 
 
 def _dlpack_device(self: NDArray) -> tuple[int, int]:

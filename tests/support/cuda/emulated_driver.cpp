@@ -476,6 +476,18 @@ API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, u
   });
 }
 
+API cuFuncSetAttribute(const EmulatedFunction *, int attribute, int bytes) {
+  return attribute == 8 && bytes <= 96 << 10 ? SUCCESS : INVALID_VALUE;
+}
+
+API cuFuncGetParamInfo(const EmulatedFunction *function, size_t i, size_t *offset, size_t *size) {
+  if (i >= (size_t)function->count) return INVALID_VALUE;
+  *offset = 0;
+  for (size_t k = 0; k < i; k++) *offset += function->sizes[k];
+  *size = function->sizes[i];
+  return SUCCESS;
+}
+
 // The function of this name in a library of kernels that were compiled for the host, or null.
 extern "C" void *emulated_function(const char *path, const char *name) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
