@@ -1,6 +1,7 @@
 //! Element-wise loops over any number of equally long inputs. An output may be the very memory of
 //! an input.
 
+use super::arch::opaque;
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
@@ -58,7 +59,7 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
     let whole = n / BLOCK * BLOCK;
     // SAFETY: all offsets are below `n`; each block is read before it is written.
     unsafe {
-        for start in (0..whole).step_by(BLOCK) {
+        for start in (0..whole).step_by(BLOCK).map(opaque) {
             let mut block = [[T::zero(); BLOCK]; N];
             for (b, p) in block.iter_mut().zip(inputs) {
                 std::ptr::copy_nonoverlapping(p.add(start), b.as_mut_ptr(), BLOCK);
