@@ -75,3 +75,24 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_of_any_length_match_single_elements() {
+        for n in [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 5, GRAIN + BLOCK + 1] {
+            let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            let (mut y, mut sum) = (vec![0.0; n + 1], x.clone());
+            let to = sum.as_mut_ptr();
+            // SAFETY: all hold `n` elements; the second output is an input.
+            unsafe {
+                map([x.as_ptr()], y.as_mut_ptr(), n, |[x]| x + 0.5);
+                map([x.as_ptr(), to.cast_const()], to, n, |[x, y]| 3.0 * x + y);
+            }
+            assert!(y[..n].iter().zip(&x).all(|(y, x)| *y == x + 0.5) && y[n] == 0.0, "{n}");
+            assert!(sum.iter().zip(&x).all(|(y, x)| *y == 4.0 * x), "{n}");
+        }
+    }
+}

@@ -175,8 +175,8 @@ crate::simd! {
     }
 
     /// `sums[t] += dy[p] x[p + offsets[t]]` for `p` in `0..n`, in `TOTALS` sums for each `t`.
-    /// Stretches of `LEAF` products a lane are added in `T`, all else in f64, so that the error does
-    /// not grow with `n`.
+    /// Stretches of `LEAF` products a lane are added in `T`, all else in f64, so that the error
+    /// does not grow with `n`.
     ///
     /// # Safety
     /// As [`correlate`]; `sums` has an element for every offset.
@@ -199,8 +199,8 @@ crate::simd! {
                         // SAFETY: as above.
                         let x = unsafe { &*x.add(p + at[k]).cast::<[T; WIDTH]>() };
                         for i in 0..WIDTH {
-                            let sum = &mut lanes[k][i];
-                            *sum = if FUSED { dy[i].mul_add(x[i], *sum) } else { *sum + dy[i] * x[i] };
+                            let (sum, dy, x) = (&mut lanes[k][i], dy[i], x[i]);
+                            *sum = if FUSED { dy.mul_add(x, *sum) } else { *sum + dy * x };
                         }
                     }
                 }
