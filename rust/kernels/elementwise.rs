@@ -3,6 +3,7 @@
 //! An operator is a type with a function on elements; the loop over it is compiled once per dtype
 //! and selected as a plain function pointer, so a scalar, a row and a whole array share one loop.
 
+use super::arch::opaque;
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
 use half::f16;
@@ -60,7 +61,7 @@ unsafe fn blocked<T: Copy, const N: usize>(
     }
     while n - at >= SHORT {
         // SAFETY: as above.
-        unsafe { block::<T, N, SHORT>(ins, steps, out, at, SHORT, &f) };
+        unsafe { block::<T, N, SHORT>(ins, steps, out, opaque(at), SHORT, &f) };
         at += SHORT;
     }
     if n > at {

@@ -1,6 +1,7 @@
 //! Element-wise loops over any number of equally long inputs. An output may be the very memory of
 //! an input.
 
+use super::arch::opaque;
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
@@ -58,7 +59,7 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
     let whole = n / BLOCK * BLOCK;
     // SAFETY: all offsets are below `n`; each block is read before it is written.
     unsafe {
-        for start in (0..whole).step_by(BLOCK) {
+        for start in (0..whole).step_by(BLOCK).map(opaque) {
             let mut block = [[T::zero(); BLOCK]; N];
             for (b, p) in block.iter_mut().zip(inputs) {
                 std::ptr::copy_nonoverlapping(p.add(start), b.as_mut_ptr(), BLOCK);
@@ -71,6 +72,27 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
         }
         for i in whole..n {
             *out.add(i) = f(std::array::from_fn(|k| *inputs[k].add(i)));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_of_any_length_match_single_elements() {
+        for n in [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 5, GRAIN + BLOCK + 1] {
+            let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            let (mut y, mut sum) = (vec![0.0; n + 1], x.clone());
+            let to = sum.as_mut_ptr();
+            // SAFETY: all hold `n` elements; the second output is an input.
+            unsafe {
+                map([x.as_ptr()], y.as_mut_ptr(), n, |[x]| x + 0.5);
+                map([x.as_ptr(), to.cast_const()], to, n, |[x, y]| 3.0 * x + y);
+            }
+            assert!(y[..n].iter().zip(&x).all(|(y, x)| *y == x + 0.5) && y[n] == 0.0, "{n}");
+            assert!(sum.iter().zip(&x).all(|(y, x)| *y == 4.0 * x), "{n}");
         }
     }
 }

@@ -11,6 +11,9 @@ use std::ops::Range;
 
 /// Positions calculated together.
 const LANES: usize = 64;
+/// Sums of a gradient's element that are kept side by side.
+const TOTALS: usize = 8;
+type Totals = [f64; TOTALS];
 
 /// `y = conv(x, w) + b`.
 ///
@@ -119,9 +122,9 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
         with_scratch::<T, _>(grid.all() + LANES + room, |scratch| {
             scratch.fill(T::zero());
             let (image, grads) = scratch.split_at_mut(grid.all() + LANES);
-            let mut sums = vec![0.0; conv.out_c * conv.taps()];
+            let mut sums = vec![[0.0; TOTALS]; conv.out_c * conv.taps()];
             for g in range.clone() {
-                sums.fill(0.0);
+                sums.fill([0.0; TOTALS]);
                 // SAFETY: the filters of channel `g` are this task's to write; extents are the
                 // caller's promise.
                 unsafe {
@@ -135,7 +138,9 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
                         }
                     }
                     let dw = dw.at(g * sums.len());
-                    sums.iter().enumerate().for_each(|(i, &sum)| *dw.add(i) = T::of(sum));
+                    for (i, sum) in sums.iter().enumerate() {
+                        *dw.add(i) = T::of(sum.iter().sum());
+                    }
                 }
             }
         });
@@ -161,7 +166,7 @@ crate::simd! {
                 // SAFETY: promised by the caller.
                 let x = unsafe { &*x.add(p + at).cast::<[T; LANES]>() };
                 for i in 0..LANES {
-                    sums[i] += w * x[i];
+                    sums[i] = if FUSED { w.mul_add(x[i], sums[i]) } else { sums[i] + w * x[i] };
                 }
             }
             // SAFETY: as above.
@@ -169,13 +174,14 @@ crate::simd! {
         }
     }
 
-    /// `sums[t] += sum over p in 0..n of dy[p] x[p + offsets[t]]`. Stretches of `LEAF` products a
-    /// lane are added in `T`, all else in f64, so that the error does not grow with `n`.
+    /// `sums[t] += dy[p] x[p + offsets[t]]` for `p` in `0..n`, in `TOTALS` sums for each `t`.
+    /// Stretches of `LEAF` products a lane are added in `T`, all else in f64, so that the error
+    /// does not grow with `n`.
     ///
     /// # Safety
     /// As [`correlate`]; `sums` has an element for every offset.
     unsafe fn add_products[T: Real][T](
-        x: *const T, offsets: &[usize], dy: *const T, n: usize, sums: &mut [f64],
+        x: *const T, offsets: &[usize], dy: *const T, n: usize, sums: &mut [Totals],
     ) -> () {
         const TOGETHER: usize = 3;
         const WIDTH: usize = 32;
@@ -193,13 +199,18 @@ crate::simd! {
                         // SAFETY: as above.
                         let x = unsafe { &*x.add(p + at[k]).cast::<[T; WIDTH]>() };
                         for i in 0..WIDTH {
-                            lanes[k][i] += dy[i] * x[i];
+                            let (sum, dy, x) = (&mut lanes[k][i], dy[i], x[i]);
+                            *sum = if FUSED { dy.mul_add(x, *sum) } else { *sum + dy * x };
                         }
                     }
                 }
                 for (k, lanes) in lanes.iter().take(taps.len()).enumerate() {
-                    let total: f64 = lanes.iter().map(|&lane| Element::to_f64(lane)).sum();
-                    sums[group * TOGETHER + k] += total;
+                    let sums = &mut sums[group * TOGETHER + k];
+                    for part in lanes.chunks_exact(TOTALS) {
+                        for i in 0..TOTALS {
+                            sums[i] += Element::to_f64(part[i]);
+                        }
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@
 use super::Pool;
 use super::phases::{LANES, Phases};
 use super::rows::{Greatest, join_block, set_counts};
+use crate::kernels::arch::opaque;
 use crate::kernels::conv::copy_row;
 use crate::kernels::real::Real;
 use smallvec::SmallVec;
@@ -165,7 +166,7 @@ crate::simd! {
                 if !widths.is_empty() {
                     let height = pool.height::<T>((at / out_h, at % out_h));
                     let counts = set_counts(widths, &mut counted, height);
-                    for first in (0..out_w).step_by(LANES) {
+                    for first in (0..out_w).step_by(LANES).map(opaque) {
                         let count = &*counts.add(first).cast::<[T; LANES]>();
                         let own = &mut *own.add(first).cast::<[T; LANES]>();
                         for i in 0..LANES {

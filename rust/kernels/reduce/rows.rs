@@ -1,6 +1,7 @@
 //! Rows: the reduced elements follow one another in memory.
 
 use super::fold::{Accumulate, Fold};
+use crate::kernels::arch::opaque;
 
 /// Values of a row that are accumulated side by side: one or two vectors of most types.
 pub const LANES: usize = 16;
@@ -56,6 +57,7 @@ unsafe fn fold_leaf<T: Accumulate, F: Fold<T>>(x: *const T, n: usize) -> Lanes<F
         if n >= STEP {
             let [mut a, mut b, mut c] = [[F::start(); LANES]; GROUPS - 1];
             while at + STEP <= n {
+                at = opaque(at);
                 take_lanes::<T, F>(&mut lanes, x.add(at));
                 take_lanes::<T, F>(&mut a, x.add(at + LANES));
                 take_lanes::<T, F>(&mut b, x.add(at + 2 * LANES));
@@ -67,6 +69,7 @@ unsafe fn fold_leaf<T: Accumulate, F: Fold<T>>(x: *const T, n: usize) -> Lanes<F
             join_lanes::<T, F>(&mut lanes, &b);
         }
         while at + LANES <= n {
+            at = opaque(at);
             take_lanes::<T, F>(&mut lanes, x.add(at));
             at += LANES;
         }
