@@ -23,6 +23,7 @@ pub mod instance;
 mod on_device;
 pub mod operands;
 mod order_steps;
+pub mod places;
 pub mod resource;
 pub mod run;
 #[cfg(test)]
