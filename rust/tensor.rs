@@ -95,14 +95,6 @@ impl View {
         self.ptr
     }
 
-    /// The same description of memory at another address.
-    ///
-    /// # Safety
-    /// As [`View::with_strides`].
-    pub unsafe fn moved_to(&self, ptr: *mut u8) -> Self {
-        View { ptr, ..self.clone() }
-    }
-
     /// The address as a pointer to `T`; the dtypes must agree.
     pub fn as_ptr<T: Element>(&self) -> *mut T {
         debug_assert_eq!(self.dtype, T::DTYPE);

@@ -38,7 +38,7 @@ pub struct Binding {
     pub aux: Vec<NDArray>,
     /// Executor whose arenas to use.
     pub shared: Option<Arc<Executor>>,
-    /// Must the memory of outputs hold nothing else? Runs can then put other arrays in their places.
+    /// Must the memory of outputs hold nothing else? Runs can then put other arrays in its place.
     pub lends_outputs: bool,
     pub memory_limit: Option<usize>,
 }

@@ -73,10 +73,7 @@ impl Executor {
         inputs: &[(usize, NDArray)],
         places: &Arc<Places>,
     ) -> Result<Vec<NDArray>> {
-        let set = |state: &mut InstanceState| {
-            state.lent = if self.aux.is_empty() { None } else { Some(places.clone()) };
-            self.set_inputs(instance, state, inputs)
-        };
+        let set = |state: &mut InstanceState| self.set_inputs(instance, state, inputs);
         let mut outputs = Vec::new();
         let look = |state: &InstanceState| outputs.clone_from(&state.outputs);
         self.start(instance, Pass::Forward, mode, places, set, look)?;
@@ -195,6 +192,7 @@ impl Executor {
             match pass {
                 Pass::Forward | Pass::Step(0) => {
                     self.restore_states(&state)?;
+                    state.lent = (!self.aux.is_empty()).then(|| places.clone());
                     state.forwards += 1;
                     self.note_run(instance, &state);
                 }

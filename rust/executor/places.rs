@@ -60,10 +60,8 @@ impl Places {
             let Some(instead) = self.of(array) else { continue };
             let views = views
                 .get_or_insert_with(|| step.inputs.iter().chain(&*step.outputs).cloned().collect());
-            let ptr = instead.view()?.ptr();
-            // SAFETY: the run's array is as large as the one that it replaces, of which operands
-            // begin at the start, and is kept alive by the pass.
-            views[*at] = unsafe { views[*at].moved_to(ptr) };
+            // Operands begin where the array does that they lie in.
+            views[*at] = instead.view_as(views[*at].shape(), views[*at].dtype())?;
         }
         Ok(views)
     }

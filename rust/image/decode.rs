@@ -104,8 +104,13 @@ fn decode_jpeg(bytes: &[u8], colour: Colour) -> Result<Picture> {
     let mut decoder = Decoder::new_with_limits(bytes, limits).map_err(refused)?;
     let frame = decoder.header();
     let extent = extent_of(frame.width.into(), frame.height.into(), colour)?;
+    let rates = frame.components.iter().map(|c| [c.horizontal_sampling, c.vertical_sampling]);
+    let rates: Vec<[u8; 2]> = rates.collect();
     let (format, channels) = match decoder.jpeg_color_space() {
-        ColorSpace::Cmyk | ColorSpace::Ycck => (PixelFormat::Cmyk, 4),
+        ColorSpace::Cmyk | ColorSpace::Ycck => {
+            check_rates(&rates)?;
+            (PixelFormat::Cmyk, 4)
+        }
         ColorSpace::Grayscale | ColorSpace::YCbCr if colour == Colour::Grey => {
             (PixelFormat::Grayscale, 1)
         }
@@ -121,6 +126,19 @@ fn decode_jpeg(bytes: &[u8], colour: Colour) -> Result<Picture> {
     match colour {
         Colour::Grey if channels > 1 => Ok(to_grey(&picture)),
         _ => Ok(picture),
+    }
+}
+
+/// An error unless the first and the last component have all samples, and the others, in like
+/// manner, all or a part: for others the decoder is not made.
+fn check_rates(rates: &[[u8; 2]]) -> Result<()> {
+    let [first, second, third, last] = rates else {
+        return Err(refused(format!("a JPEG of inks with {} components", rates.len())));
+    };
+    let divides = |part: &[u8; 2]| (0..2).all(|i| part[i] > 0 && first[i] % part[i] == 0);
+    match first == last && second == third && divides(second) {
+        true => Ok(()),
+        false => Err(refused(format!("a JPEG of inks with the sampling factors {rates:?}"))),
     }
 }
 

@@ -183,6 +183,34 @@ def test_an_operator_in_python_gets_the_arrays_of_the_call():
         np.testing.assert_array_equal(y.asnumpy(), X * 2 * i)
 
 
+def test_states_survive_a_call_that_fails():
+    class Refusing(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            if in_data[0].asnumpy()[0, 0] < 0:
+                raise ValueError("refused")
+            self.assign(out_data[0], req[0], in_data[0])
+
+    @mx.operator.register("refusing_in_cached_arrays")
+    class RefusingProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Refusing()
+
+    refused = mx.sym.Custom(mx.sym.Variable("x"), op_type="refusing_in_cached_arrays")
+    norm = mx.sym.BatchNorm(refused, momentum=0.5, name="bn")
+    op = nd.CachedOp(norm, parameters=["bn_gamma", "bn_beta"])
+    given = {"bn_gamma": nd.ones(2), "bn_beta": nd.zeros(2)}
+    given |= {"bn_moving_mean": nd.zeros(2), "bn_moving_var": nd.ones(2)}
+    for i in range(1, 4):
+        rows = np.full((3, 2), i, "float32")
+        call = {**given, "x": nd.array(-rows)}
+        with autograd.train_mode(), pytest.raises(ValueError, match="refused"):
+            op(*[call[name] for name in norm.list_inputs()]).asnumpy()
+        call["x"] = nd.array(rows)
+        with autograd.train_mode():
+            op(*[call[name] for name in norm.list_inputs()]).wait_to_read()
+    assert given["bn_moving_mean"].asnumpy().tolist() == [2.125] * 2
+
+
 def network():
     mx.random.seed(3)
     net = nn.HybridSequential(prefix="net_")
@@ -214,7 +242,12 @@ def train(net, steps=6, between=lambda net, x: None):
 
 @pytest.mark.parametrize(
     "flags",
-    [{}, {"static_alloc": True}, {"static_alloc": True, "static_shape": True}, {"memory_limit": "1MB"}],
+    [
+        {},
+        {"static_alloc": True},
+        {"static_alloc": True, "static_shape": True},
+        {"memory_limit": "1MB"},
+    ],
     ids=["none", "alloc", "both", "limit"],
 )
 @pytest.mark.parametrize("predicts", [False, True])

@@ -91,6 +91,17 @@ def test_cmyk_jpegs_decode():
     assert np.abs(grey[..., 0] - want @ [0.299, 0.587, 0.114]).max() <= 1
 
 
+@pytest.mark.parametrize("component", range(4))
+@pytest.mark.parametrize("factors", [0x00, 0x12, 0x21, 0x22, 0x31, 0x44])
+def test_sampling_factors_that_do_not_fit_are_refused(component, factors):
+    out = io.BytesIO()
+    Image.fromarray(picture(24, 24)).convert("CMYK").save(out, "jpeg")
+    data = bytearray(out.getvalue())
+    data[data.index(b"\xff\xc0") + 11 + 3 * component] = factors
+    with pytest.raises(mx.MXNetError, match="^invalid image"):
+        mx.image.imdecode(bytes(data))
+
+
 def test_an_orientation_is_not_applied():
     exif = Image.Exif()
     exif[0x0112] = 6
