@@ -253,6 +253,14 @@ impl NDArray {
         Ok(unsafe { View::new(ptr, self.shape.clone(), self.dtype) })
     }
 
+    /// As [`NDArray::view`], with a shape and dtype that take no more bytes than the array has.
+    pub fn view_as(&self, shape: &Shape, dtype: DType) -> Result<View> {
+        assert!(shape.size() * dtype.size() <= self.size_bytes());
+        let ptr = self.address()?;
+        // SAFETY: as in `view`; the assertion above checks the size.
+        Ok(unsafe { View::new(ptr, shape.clone(), dtype) })
+    }
+
     /// Address of the first element. Allocates the memory if it is still pending; does not wait.
     #[inline]
     fn address(&self) -> Result<*mut u8> {

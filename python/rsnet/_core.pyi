@@ -282,7 +282,13 @@ class ExecutorHandle:
 class CachedGraph:
     """A symbol that is called like an operator."""
 
-    def __new__(cls, name: str, symbol: SymbolHandle, parameters: Sequence[str]) -> CachedGraph: ...
+    def __new__(
+        cls,
+        name: str,
+        symbol: SymbolHandle,
+        parameters: Sequence[str],
+        memory_limit: int | None,
+    ) -> CachedGraph: ...
     def __call__(self, inputs: Sequence[NDArray]) -> list[NDArray]: ...
     def set_monitor(self, callback: Callable[..., Any] | None, all: bool) -> None: ...
 

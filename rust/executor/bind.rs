@@ -5,6 +5,7 @@
 
 use super::arena::Arena;
 use super::instance::{InstanceState, Instances};
+use super::places::{Places, ReadBack};
 use super::run::{Prepared, prepare};
 use super::segments::BulkLimits;
 use crate::context::Context;
@@ -37,6 +38,8 @@ pub struct Binding {
     pub aux: Vec<NDArray>,
     /// Executor whose arenas to use.
     pub shared: Option<Arc<Executor>>,
+    /// Must the memory of outputs hold nothing else? Runs can then put other arrays in its place.
+    pub lends_outputs: bool,
     pub memory_limit: Option<usize>,
 }
 
@@ -51,6 +54,7 @@ pub struct BoundArrays<'a> {
 #[derive(Clone)]
 pub struct Planned {
     plan: Arc<Plan>,
+    read_back: Arc<ReadBack>,
     prepared: Vec<Option<Arc<Prepared<'static>>>>,
 }
 
@@ -60,6 +64,7 @@ pub struct Executor {
     pub(super) rt: Arc<Runtime>,
     pub(super) symbol: Symbol,
     pub(super) plan: Arc<Plan>,
+    pub(super) read_back: Arc<ReadBack>,
     pub(super) prepared: Vec<Option<Arc<Prepared<'static>>>>,
     /// Operators of the forward pass.
     pub(super) forward_steps: usize,
@@ -71,6 +76,8 @@ pub struct Executor {
     pub(super) aux_good: Lock<Vec<bool>>,
     pub(super) instances: Instances,
     pub(super) monitor: Lock<Option<(Monitor, bool)>>,
+    /// Those of runs on the executor's own arrays alone.
+    pub(super) no_places: Arc<Places>,
 }
 
 impl Executor {
@@ -82,13 +89,14 @@ impl Executor {
         check_arrays(b, &plan)?;
         check_operands(&plan)?;
         let prepared = kernels(rt, &plan)?;
-        Executor::with_plan(rt, Planned { plan, prepared }, binding)
+        let read_back = Arc::new(ReadBack::of(&plan));
+        Executor::with_plan(rt, Planned { plan, read_back, prepared }, binding)
     }
 
     /// Binds by a plan that was made for arrays like these.
     pub fn with_plan(
         rt: &Arc<Runtime>,
-        Planned { plan, prepared }: Planned,
+        Planned { plan, read_back, prepared }: Planned,
         binding: Binding,
     ) -> Result<Arc<Executor>> {
         let arenas = arenas(rt, &plan, binding.shared.as_deref())?;
@@ -100,15 +108,24 @@ impl Executor {
             forward_steps: prepared[..plan.graph.num_forward].iter().flatten().count(),
             prepared,
             plan,
+            read_back,
             limits: BulkLimits::from_env(),
             aux_good: Lock::new(vec![true; binding.aux.len()]),
             instances: Instances::new(first),
             monitor: Lock::new(None),
+            no_places: Arc::default(),
             symbol: binding.symbol,
             args: binding.args,
             grads: binding.grads,
             aux: binding.aux,
         }))
+    }
+
+    /// The executor's own arrays of outputs, and of their gradients as far as there are some yet.
+    pub fn own_heads(&self) -> (Vec<NDArray>, Vec<Option<NDArray>>) {
+        let first = self.instances.first();
+        let state = first.state.lock();
+        (state.outputs.clone(), state.head_grads.clone())
     }
 
     /// The arrays that it is bound to.
@@ -118,7 +135,8 @@ impl Executor {
 
     /// What another executor over arrays like these can share.
     pub fn planned(&self) -> Planned {
-        Planned { plan: self.plan.clone(), prepared: self.prepared.clone() }
+        let (plan, read_back) = (self.plan.clone(), self.read_back.clone());
+        Planned { plan, read_back, prepared: self.prepared.clone() }
     }
 
     pub fn plan(&self) -> &Arc<Plan> {
@@ -149,6 +167,7 @@ fn new_state(
         own: vec![false; args.len()],
         outputs: outputs(rt, plan, args)?,
         head_grads: vec![None; plan.head_grads.len()],
+        lent: None,
         states: states(plan)?,
         ready: None,
         vars: None,
@@ -170,7 +189,7 @@ fn request(rt: &Runtime, b: &Binding) -> PlanRequest {
     let device = |a: &NDArray| group2ctx.is_some().then(|| a.context());
     let mut options = plan_options();
     // Executors share an arena, but outputs each have their own: what lies in the arena costs less.
-    options.outputs_host &= b.shared.is_none();
+    options.outputs_host &= b.shared.is_none() && !b.lends_outputs;
     PlanRequest {
         bound_args: b.args.iter().map(facts).collect(),
         bound_aux: b.aux.iter().map(facts).collect(),

@@ -6,13 +6,18 @@
 //! another call. So calls may overlap in any order, and in a training loop one executor does
 //! everything.
 //!
-//! Inputs are copied into the executor and outputs out of it, except *parameters*: those it is
-//! bound to, and their gradients are written to the buffers of the leaves without a copy. An
-//! executor whose parameters are no longer those of the call is dropped.
+//! An executor is bound to the *parameters*, and writes their gradients to the buffers of the
+//! leaves; one whose parameters are no longer those of the call is dropped. Other inputs, outputs
+//! and gradients differ from call to call: they take the places of the executor's arrays
+//! (`places.rs`). What a recorded call's backward pass will read is copied instead, so that its
+//! gradient does not depend on what becomes of the caller's arrays meanwhile.
 
-use super::autograd::{Asked, TapeFunction, Tracked, Wanted, record_function};
+mod call;
+
+use super::autograd::{Tracked, record_function};
 use super::bind::{Binding, Executor, Monitor, Planned};
-use super::transfer::{push_copy, push_fill};
+use super::places::Places;
+use super::transfer::push_copy;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -22,7 +27,7 @@ use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::{OpReq, OpState};
 use crate::shape::Shape;
-use std::any::Any;
+use call::{CachedCall, Grad};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -35,6 +40,7 @@ pub struct CachedGraph {
     symbol: Symbol,
     name: String,
     inputs: Vec<Input>,
+    memory_limit: Option<usize>,
     /// The most recently used last.
     pools: Lock<Vec<Arc<Pool>>>,
     monitor: Lock<Option<(Monitor, bool)>>,
@@ -82,12 +88,14 @@ impl Drop for Lease {
 }
 
 impl CachedGraph {
-    /// `parameters` are the names of inputs that are mostly the same arrays in all calls.
+    /// `parameters` are the names of inputs that are mostly the same arrays in all calls;
+    /// `memory_limit` holds for the arenas of each plan.
     pub fn new(
         rt: &Arc<Runtime>,
         name: &str,
         symbol: Symbol,
         parameters: &[String],
+        memory_limit: Option<usize>,
     ) -> Result<Arc<CachedGraph>> {
         let places = |aux: bool| -> HashMap<String, usize> {
             symbol.variables(aux).iter().map(|n| n.name()).zip(0..).collect()
@@ -115,6 +123,7 @@ impl CachedGraph {
             symbol,
             name: name.to_owned(),
             inputs,
+            memory_limit,
             pools: Lock::new(Vec::new()),
             monitor: Lock::new(None),
         }))
@@ -139,22 +148,18 @@ impl CachedGraph {
         let lease = self.lease(ctx, inputs, &run)?;
         let executor = &lease.executor;
         let monitor = self.monitor.lock().clone();
+        // A monitor sees the executor's own arrays.
+        let lends = ctx.is_host() && monitor.is_none();
         match monitor {
             Some((monitor, all)) => executor.set_monitor(Some(monitor), all),
             None => executor.set_monitor(None, false),
         }
-        let data: Vec<(usize, NDArray)> = (self.inputs.iter().zip(inputs))
-            .filter_map(|(input, given)| match input.place {
-                BoundTo::Arg(at, false) => Some((at, given.array.clone())),
-                _ => None,
-            })
-            .collect();
-        let made = executor.forward_own(is_train, &data)?;
-        let outputs = made.iter().map(|a| copied(&self.rt, a)).collect::<Result<Vec<_>>>()?;
+        let outputs = run.forward(&self.rt, executor, is_train, record, lends)?;
         let outputs: Vec<Tracked> = outputs.into_iter().map(Tracked::new).collect();
         if record {
             let grads = run.grads_by_input(self, executor);
-            let call = CachedCall { name: self.name.clone(), rt: self.rt.clone(), grads, lease };
+            let rt = self.rt.clone();
+            let call = CachedCall { name: self.name.clone(), rt, grads, lease, lends };
             let outputs: Vec<&Tracked> = outputs.iter().collect();
             let kept = vec![false; outputs.len()];
             record_function(Arc::new(call), inputs, &outputs, &kept);
@@ -307,8 +312,46 @@ impl Bound {
         args && grads && self.aux.iter().zip(own.aux).all(|(a, b)| same(a, b))
     }
 
+    /// Pushes the forward pass and returns its outputs. With `lends` inputs and outputs take the
+    /// places of the executor's arrays if nothing reads them after the pass.
+    fn forward(
+        &self,
+        rt: &Arc<Runtime>,
+        executor: &Executor,
+        is_train: bool,
+        record: bool,
+        lends: bool,
+    ) -> Result<Vec<NDArray>> {
+        let (mut places, mut copies) = (Places::default(), Vec::new());
+        let (back, own) = (&executor.read_back, executor.arrays());
+        for (at, (array, parameter)) in self.args.iter().enumerate() {
+            // What the pass modifies may not be replaced by itself.
+            let is_state = || self.aux.iter().any(|state| state.same_chunk(array));
+            if *parameter {
+                continue;
+            } else if lends && !(record && back.args[at]) && !is_state() {
+                array.usable()?;
+                places.put(&own.args[at], array.clone());
+            } else {
+                copies.push((at, array.clone()));
+            }
+        }
+        let own = executor.own_heads().0;
+        let is_lent = |i: usize| lends && back.outputs[i].is_some_and(|read| !(record && read));
+        for (_, array) in own.iter().enumerate().filter(|(i, _)| is_lent(*i)) {
+            places.put(array, fresh(rt, array)?);
+        }
+        let places = Arc::new(places);
+        executor.forward_at(is_train, &copies, &places)?;
+        let output = |(i, own): (usize, &NDArray)| match places.of(own) {
+            Some(array) if is_lent(i) => Ok(array.clone()),
+            found => copied(rt, found.unwrap_or(own)),
+        };
+        own.iter().enumerate().map(output).collect()
+    }
+
     fn binding(&self, graph: &CachedGraph, ctx: Context) -> Result<Binding> {
-        let fresh = |a: &NDArray| NDArray::pending(&graph.rt, a.shape(), a.dtype(), a.context());
+        let fresh = |a: &NDArray| fresh(&graph.rt, a);
         let mut args = Vec::with_capacity(self.args.len());
         let mut grads = Vec::with_capacity(self.args.len());
         for (i, (array, parameter)) in self.args.iter().enumerate() {
@@ -328,7 +371,8 @@ impl Bound {
             reqs: self.reqs.clone(),
             aux: self.aux.clone(),
             shared: None,
-            memory_limit: None,
+            lends_outputs: true,
+            memory_limit: graph.memory_limit,
         })
     }
 
@@ -339,6 +383,7 @@ impl Bound {
             BoundTo::Aux(_) => None,
             BoundTo::Arg(at, _) => grads[at].as_ref().map(|array| Grad {
                 array: array.clone(),
+                is_early: executor.read_back.early_grads[at],
                 is_buffer: self.buffers[at].is_some(),
                 adds: self.reqs[at] == OpReq::Add,
             }),
@@ -347,77 +392,13 @@ impl Bound {
     }
 }
 
-/// Where an executor leaves a gradient.
-struct Grad {
-    array: NDArray,
-    /// Is the array the buffer of a leaf?
-    is_buffer: bool,
-    adds: bool,
-}
-
-/// A recorded call.
-struct CachedCall {
-    name: String,
-    rt: Arc<Runtime>,
-    /// By input of the graph.
-    grads: Vec<Option<Grad>>,
-    lease: Lease,
-}
-
-impl TapeFunction for CachedCall {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn visit_states(&self, visit: &mut dyn FnMut(&OpState)) {
-        if Arc::strong_count(&self.lease.executor) == 1 {
-            self.lease.executor.visit_own_states(visit);
-        }
-    }
-
-    fn backward(&self, asked: Asked<'_>) -> Result<Vec<Option<Tracked>>> {
-        if asked.create_graph {
-            return Err(Error::not_implemented(
-                "a cached graph has no gradient of higher order: do not hybridize a block whose \
-                 gradients are computed with create_graph=True",
-            ));
-        }
-        let heads: Vec<Option<NDArray>> =
-            asked.out_grads.iter().map(|grad| Some(grad.array.clone())).collect();
-        // A gradient that is wanted as a value is computed in a leaf's buffer all the same.
-        let in_buffer = |i: usize| {
-            let grad = self.grads[i].as_ref().filter(|grad| grad.is_buffer);
-            grad.filter(|_| asked.wanted[i] != Wanted::ValueOrBuffer)
-        };
-        let mut restored = Vec::new();
-        for grad in (0..self.grads.len()).filter_map(in_buffer) {
-            if asked.keep_buffers || grad.adds {
-                restored.push((copied(&self.rt, &grad.array)?, &grad.array));
-            }
-            if grad.adds {
-                push_fill(&grad.array, 0.0)?;
-            }
-        }
-        self.lease.executor.backward_own(asked.is_train, &heads, asked.retain_graph)?;
-        let mut found = Vec::with_capacity(self.grads.len());
-        for (grad, wanted) in self.grads.iter().zip(asked.wanted) {
-            found.push(match (grad, wanted) {
-                (None, _) | (_, Wanted::No) => None,
-                (Some(grad), Wanted::ValueOrBuffer) if grad.is_buffer => None,
-                (Some(grad), _) => Some(Tracked::new(copied(&self.rt, &grad.array)?)),
-            });
-        }
-        restored.iter().try_for_each(|(before, buffer)| push_copy(before, buffer))?;
-        Ok(found)
-    }
+/// An array of the same kind without values.
+fn fresh(rt: &Arc<Runtime>, array: &NDArray) -> Result<NDArray> {
+    NDArray::pending(rt, array.shape(), array.dtype(), array.context())
 }
 
 fn copied(rt: &Arc<Runtime>, array: &NDArray) -> Result<NDArray> {
-    let copy = NDArray::pending(rt, array.shape(), array.dtype(), array.context())?;
+    let copy = fresh(rt, array)?;
     push_copy(array, &copy)?;
     Ok(copy)
 }

@@ -130,6 +130,7 @@ fn bind(
         reqs: vec![OpReq::Write; INPUTS],
         aux: Vec::new(),
         shared,
+        lends_outputs: false,
         memory_limit: None,
     };
     let mut bound = Arc::into_inner(Executor::bind(rt, binding).unwrap()).unwrap();

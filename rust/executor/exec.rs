@@ -4,6 +4,7 @@ use super::arena::{Arena, Memory, RunId};
 use super::bind::{Executor, Monitor};
 use super::call_site;
 use super::instance::{Instance, InstanceState, Ready};
+use super::places::Places;
 use super::segments::{Mode, Parts, PassInfo, Program};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
@@ -42,7 +43,7 @@ impl Executor {
     /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
         let instance = self.instances.mine(|| self.new_instance())?;
-        self.forward_in(&instance, is_train.into(), inputs)
+        self.forward_in(&instance, is_train.into(), inputs, &self.no_places)
     }
 
     /// As [`Executor::forward`], in the executor's own memory whichever thread calls: for callers
@@ -52,7 +53,17 @@ impl Executor {
         mode: impl Into<Mode>,
         inputs: &[(usize, NDArray)],
     ) -> Result<Vec<NDArray>> {
-        self.forward_in(&self.instances.first(), mode.into(), inputs)
+        self.forward_in(&self.instances.first(), mode.into(), inputs, &self.no_places)
+    }
+
+    /// As [`Executor::forward_own`], with other arrays in the places of some of the executor's own.
+    pub fn forward_at(
+        &self,
+        is_train: bool,
+        inputs: &[(usize, NDArray)],
+        places: &Arc<Places>,
+    ) -> Result<Vec<NDArray>> {
+        self.forward_in(&self.instances.first(), is_train.into(), inputs, places)
     }
 
     fn forward_in(
@@ -60,17 +71,20 @@ impl Executor {
         instance: &Instance,
         mode: Mode,
         inputs: &[(usize, NDArray)],
+        places: &Arc<Places>,
     ) -> Result<Vec<NDArray>> {
         let set = |state: &mut InstanceState| self.set_inputs(instance, state, inputs);
         let mut outputs = Vec::new();
-        self.start(instance, Pass::Forward, mode, set, |state| outputs.clone_from(&state.outputs))?;
+        let look = |state: &InstanceState| outputs.clone_from(&state.outputs);
+        self.start(instance, Pass::Forward, mode, places, set, look)?;
         Ok(outputs)
     }
 
     /// Pushes the backward pass of this thread's last forward pass. `head_grads`: one per output,
     /// fewer or none where outputs need none.
     pub fn backward(&self, is_train: bool, head_grads: &[Option<NDArray>]) -> Result<()> {
-        self.backward_in(&self.instances.mine_or_first(), is_train.into(), head_grads)
+        let instance = self.instances.mine_or_first();
+        self.backward_in(&instance, is_train.into(), head_grads, &self.no_places)
     }
 
     /// The backward pass of [`Executor::forward_own`]. With `again` the values that the forward
@@ -81,13 +95,25 @@ impl Executor {
         head_grads: &[Option<NDArray>],
         again: bool,
     ) -> Result<()> {
+        self.backward_at(mode, head_grads, again, &self.no_places)
+    }
+
+    /// As [`Executor::backward_own`], with other arrays in the places of some of the executor's
+    /// own.
+    pub fn backward_at(
+        &self,
+        mode: impl Into<Mode>,
+        head_grads: &[Option<NDArray>],
+        again: bool,
+        places: &Arc<Places>,
+    ) -> Result<()> {
         let instance = self.instances.first();
         let arenas: Vec<NDArray> = match again {
             true => instance.state.lock().arenas.iter().map(|a| a.memory().array).collect(),
             false => Vec::new(),
         };
         let saved = arenas.iter().map(|arena| self.shown(arena)).collect::<Result<Vec<_>>>()?;
-        self.backward_in(&instance, mode.into(), head_grads)?;
+        self.backward_in(&instance, mode.into(), head_grads, places)?;
         saved.iter().zip(&arenas).try_for_each(|(saved, arena)| push_copy(saved, arena))
     }
 
@@ -96,6 +122,7 @@ impl Executor {
         instance: &Instance,
         mode: Mode,
         head_grads: &[Option<NDArray>],
+        places: &Arc<Places>,
     ) -> Result<()> {
         if self.plan.arg_grads.iter().all(Option::is_none) {
             return Ok(());
@@ -104,9 +131,9 @@ impl Executor {
             if state.forwards == 0 {
                 return Err(Error::value("backward() needs a forward(is_train=True) before it"));
             }
-            self.set_head_grads(state, head_grads)
+            self.set_head_grads(state, head_grads, places)
         };
-        self.start(instance, Pass::Backward, mode, set, |_| {})
+        self.start(instance, Pass::Backward, mode, places, set, |_| {})
     }
 
     /// Runs node number `step` of the forward pass; returns how many are left.
@@ -115,7 +142,8 @@ impl Executor {
             return Ok(0);
         }
         let instance = self.instances.mine(|| self.new_instance())?;
-        self.start(&instance, Pass::Step(step), is_train.into(), |_| Ok(()), |_| {})?;
+        let places = &self.no_places;
+        self.start(&instance, Pass::Step(step), is_train.into(), places, |_| Ok(()), |_| {})?;
         Ok(self.forward_steps - step - 1)
     }
 
@@ -127,19 +155,21 @@ impl Executor {
         instance: &Instance,
         pass: Pass,
         mode: Mode,
+        places: &Arc<Places>,
         set: impl FnOnce(&mut InstanceState) -> Result<()> + Send,
         look: impl FnOnce(&InstanceState) + Send,
     ) -> Result<()> {
         let shared = self.shared_arenas(instance);
         if shared.is_empty() {
-            return self.start_alone(instance, pass, mode, set, look);
+            return self.start_alone(instance, pass, mode, places, set, look);
         }
         let (mut closures, mut result) = (Some((set, look)), Ok(()));
         // Runs of executors that share memory wait for each other's pushes.
         (self.rt.blocking)(&mut || {
             let Some((set, look)) = closures.take() else { return };
             let alone = shared.iter().map(|a| a.alone()).collect::<Result<Vec<_>>>();
-            result = alone.and_then(|_alone| self.start_alone(instance, pass, mode, set, look));
+            result =
+                alone.and_then(|_alone| self.start_alone(instance, pass, mode, places, set, look));
         });
         result
     }
@@ -150,6 +180,7 @@ impl Executor {
         instance: &Instance,
         pass: Pass,
         mode: Mode,
+        places: &Arc<Places>,
         set: impl FnOnce(&mut InstanceState) -> Result<()>,
         look: impl FnOnce(&InstanceState),
     ) -> Result<()> {
@@ -161,6 +192,7 @@ impl Executor {
             match pass {
                 Pass::Forward | Pass::Step(0) => {
                     self.restore_states(&state)?;
+                    state.lent = (!self.aux.is_empty()).then(|| places.clone());
                     state.forwards += 1;
                     self.note_run(instance, &state);
                 }
@@ -176,7 +208,7 @@ impl Executor {
             look(&state);
             ready
         };
-        self.push_pass(&ready, pass, mode)
+        self.push_pass(&ready, pass, mode, places)
     }
 
     /// The outputs of this thread's last forward pass; zeros before the first.
@@ -248,10 +280,12 @@ impl Executor {
     fn failed_with(&self, mine: &InstanceState, error: &Error) -> bool {
         let same =
             |output: &NDArray| self.rt.engine.poisoned(output.var()).is_some_and(|e| e.same(error));
-        let other = |instance: &Instance| {
-            instance.state.try_lock().is_some_and(|state| state.outputs.iter().any(same))
+        let any = |state: &InstanceState| {
+            state.outputs.iter().any(same)
+                || state.lent.iter().any(|places| places.arrays().any(same))
         };
-        mine.outputs.iter().any(same) || self.instances.all().iter().any(|instance| other(instance))
+        let other = |instance: &Instance| instance.state.try_lock().is_some_and(|s| any(&s));
+        any(mine) || self.instances.all().iter().any(|instance| other(instance))
     }
 
     fn run_id(&self, instance: &Instance, state: &InstanceState) -> RunId {
@@ -287,10 +321,10 @@ impl Executor {
         Ok(())
     }
 
-    fn push_pass(&self, ready: &Ready, pass: Pass, mode: Mode) -> Result<()> {
+    fn push_pass(&self, ready: &Ready, pass: Pass, mode: Mode, places: &Arc<Places>) -> Result<()> {
         let program = &ready.program;
         let steps = pass.steps(program);
-        let run = program.pass_info(&self.rt, steps.clone(), mode);
+        let run = program.pass_info(&self.rt, steps.clone(), mode, places);
         let monitor = self.monitor.lock().clone();
         if let Some(monitor) = monitor {
             return self.push_watched(ready, steps, &run, &monitor);

@@ -2,6 +2,7 @@
 
 use super::bind::Executor;
 use super::instance::{Instance, InstanceState};
+use super::places::Places;
 use super::transfer::push_copy;
 use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
@@ -51,11 +52,13 @@ impl Executor {
         state.ready = None;
     }
 
-    /// Copies the gradients of the outputs into the instance.
+    /// Copies the gradients of the outputs into the instance, except those that have other arrays
+    /// in their places.
     pub(super) fn set_head_grads(
         &self,
         state: &mut InstanceState,
         given: &[Option<NDArray>],
+        places: &Places,
     ) -> Result<()> {
         let outputs = self.plan.outputs.len();
         if given.len() > outputs {
@@ -81,7 +84,9 @@ impl Executor {
                 continue;
             }
             if let Some(own) = &state.head_grads[i] {
-                push_copy(grad, own)?;
+                if places.of(own).is_none() {
+                    push_copy(grad, own)?;
+                }
                 continue;
             }
             let (shape, dtype) = (output.shape(), output.dtype());

@@ -7,6 +7,7 @@
 //! one.
 
 use super::arena::{Arena, Memory, token};
+use super::places::Places;
 use super::segmentation::SegmentVars;
 use super::segments::Program;
 use crate::error::Result;
@@ -40,6 +41,9 @@ pub struct InstanceState {
     pub own: Vec<bool>,
     pub outputs: Vec<NDArray>,
     pub head_grads: Vec<Option<NDArray>>,
+    /// What stood in the places of its arrays in the last forward pass, if that may have to be told
+    /// from its errors.
+    pub lent: Option<Arc<Places>>,
     pub states: Vec<Option<OpState>>,
     /// Laid out when first needed, and again when an array was replaced.
     pub ready: Option<Ready>,

@@ -24,6 +24,7 @@ pub mod launch;
 mod on_device;
 pub mod operands;
 mod order_steps;
+pub mod places;
 pub mod resource;
 pub mod run;
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use super::arena::Memory;
 use super::call_site;
 use super::on_device::settle;
+use super::places::Places;
 use super::run::{Prepared, Running};
 use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
 use super::step::Step;
@@ -80,6 +81,8 @@ pub struct PassInfo {
     pub need_grad: bool,
     /// Random keys by step; empty if no step of the program uses one.
     pub keys: Vec<RandomKey>,
+    /// The arrays that stand in the places of the program's.
+    pub places: Arc<Places>,
 }
 
 /// A plan over memory.
@@ -195,7 +198,13 @@ impl Program {
     }
 
     /// The facts of one run over `steps`, with random keys reserved in the order of the steps.
-    pub fn pass_info(&self, rt: &Runtime, steps: Range<usize>, mode: Mode) -> Arc<PassInfo> {
+    pub fn pass_info(
+        &self,
+        rt: &Runtime,
+        steps: Range<usize>,
+        mode: Mode,
+        places: &Arc<Places>,
+    ) -> Arc<PassInfo> {
         let mut keys = Vec::new();
         if self.any_random {
             keys.resize(self.steps.len(), RandomKey::default());
@@ -207,7 +216,8 @@ impl Program {
             }
         }
         let is_train = mode.is_train;
-        Arc::new(PassInfo { is_train, need_grad: self.forward_steps < self.steps.len(), keys })
+        let need_grad = self.forward_steps < self.steps.len();
+        Arc::new(PassInfo { is_train, need_grad, keys, places: places.clone() })
     }
 
     /// Pushes one segment.
@@ -217,6 +227,7 @@ impl Program {
         segment: &Segment,
         run: &Arc<PassInfo>,
     ) -> Result<()> {
+        let (reads, writes) = run.places.variables(&segment.reads, &segment.writes);
         let push = Push {
             ctx: segment.device,
             overwrites: segment.overwrites,
@@ -224,7 +235,7 @@ impl Program {
             // A callback only starts: when it is ready it may run in this very push.
             prop: if segment.callback { Prop::Async } else { Prop::Normal },
             call_site: Some(&call_site::current),
-            ..Push::new(&segment.name, &segment.reads, &segment.writes)
+            ..Push::new(&segment.name, &reads, &writes)
         };
         let (program, run) = (self.clone(), run.clone());
         let (steps, has_peers) = (segment.steps.clone(), segment.has_peers);
@@ -268,7 +279,11 @@ impl Program {
                 }
             }
             let state = step.state.as_ref();
-            let (inputs, outputs) = (&step.inputs, &step.outputs);
+            let views = run.places.views(step)?;
+            let (inputs, outputs) = match &views {
+                Some(views) => views.split_at(step.inputs.len()),
+                None => (&*step.inputs, &*step.outputs),
+            };
             match (&step.direct, &step.crossing) {
                 (Some(asked), _) => step.prepared.run_direct(&ctx, state, inputs, asked, outputs),
                 (None, Some((source, target))) => {
@@ -326,14 +341,21 @@ impl Program {
             let result = result.and_then(|()| program.end_step(step));
             done.complete(result.map_err(|e| program.place(step, e)));
         });
-        let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
+        let (inputs, outputs) = match run.places.views(step) {
+            Ok(None) => (step.inputs.clone(), step.outputs.clone()),
+            Ok(Some(views)) => {
+                let (inputs, outputs) = views.split_at(step.inputs.len());
+                (inputs.into(), outputs.into())
+            }
+            Err(error) => return named(Err(error)),
+        };
         // Not the program: it has the operator's state, which may keep an operand and so would keep
         // itself.
         let keep: Arc<dyn std::any::Any + Send + Sync> = match step.spared.as_slice() {
-            [] => self.memory.clone(),
+            [] if run.places.is_empty() => self.memory.clone(),
             spared => {
                 let own: Vec<NDArray> = spared.iter().map(|(_, own)| own.clone()).collect();
-                Arc::new((self.memory.clone(), own))
+                Arc::new((self.memory.clone(), own, run.places.clone()))
             }
         };
         step.prepared.start_callback(

@@ -33,6 +33,8 @@ pub struct Step {
     pub reads: Vec<NDArray>,
     /// With each: does nothing that was in the array before matter any more?
     pub writes: Vec<(NDArray, bool)>,
+    /// The operands (inputs, then outputs) that are arrays from outside, by position.
+    pub outside: Vec<(usize, NDArray)>,
 }
 
 impl Step {
@@ -66,6 +68,7 @@ impl Step {
             })?,
             reads: Vec::new(),
             writes: Vec::new(),
+            outside: Vec::new(),
         };
         let mut inputs = Vec::with_capacity(node.inputs.len());
         let mut outputs = Vec::with_capacity(node.num_outputs as usize);
@@ -78,6 +81,7 @@ impl Step {
             });
             match array {
                 Some(array) if memory.outside(plan, entry).is_some() => {
+                    step.outside.push((i, array.clone()));
                     if mutated.contains(&i) && node.mirror_of.is_some() {
                         let rt = array.base();
                         let own =
@@ -105,6 +109,7 @@ impl Step {
             });
             match array {
                 Some(array) if memory.outside(plan, entry).is_some() => {
+                    step.outside.push((node.inputs.len() + index as usize, array.clone()));
                     // An output's array holds one buffer at a time, perhaps a smaller one.
                     let alone = matches!(plan.place[plan.graph.entry_id(entry)], Place::Output(_));
                     let overwrites = req.overwrites() && (alone || array.is_whole());

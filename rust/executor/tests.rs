@@ -69,6 +69,7 @@ fn binding(rt: &Arc<Runtime>, shared: Option<Arc<Executor>>) -> Binding {
         reqs: vec![OpReq::Write; 5],
         aux: Vec::new(),
         shared,
+        lends_outputs: false,
         memory_limit: None,
     }
 }

@@ -1,14 +1,11 @@
-//! From the bytes of a file to pixels: JPEG by `zune-jpeg`, PNG, BMP, PNM, TIFF and WebP by
+//! From the bytes of a file to pixels: JPEG by `libjpeg-turbo-rs`, PNG, BMP, PNM, TIFF and WebP by
 //! `image`.
 
 use crate::error::{Error, Result, guarded};
 use crate::kernels::image::Extent;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use libjpeg_turbo_rs::{ColorSpace, DecodeLimits, Decoder, PixelFormat};
 use std::io::Cursor;
-use zune_core::bytestream::ZCursor;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
-use zune_jpeg::JpegDecoder;
 
 /// More pixels than these are a damaged or hostile file.
 pub const MAX_PIXELS: usize = 1 << 28;
@@ -75,9 +72,8 @@ pub fn decode(bytes: &[u8], colour: Colour) -> Result<Picture> {
 pub fn has_colour(bytes: &[u8]) -> bool {
     let answer = guarded(|| {
         if bytes.starts_with(&[0xff, 0xd8]) {
-            let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
-            decoder.decode_headers().map_err(refused)?;
-            return Ok(decoder.input_colorspace() != Some(ColorSpace::Luma));
+            let space = Decoder::new(bytes).map_err(refused)?.jpeg_color_space();
+            return Ok(space != ColorSpace::Grayscale);
         }
         let format = image::guess_format(bytes).map_err(refused)?;
         let reader = ImageReader::with_format(Cursor::new(bytes), format);
@@ -99,26 +95,64 @@ fn extent_of(width: usize, height: usize, colour: Colour) -> Result<Extent> {
 
 fn decode_jpeg(bytes: &[u8], colour: Colour) -> Result<Picture> {
     check_end(bytes)?;
-    let space = if colour == Colour::Grey { ColorSpace::Luma } else { ColorSpace::RGB };
-    let options = DecoderOptions::default()
-        .jpeg_set_out_colorspace(space)
-        .set_max_width(u16::MAX.into())
-        .set_max_height(u16::MAX.into());
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(refused)?;
-    let (width, height) = decoder.dimensions().ok_or_else(|| refused("a JPEG without a frame"))?;
-    let extent = extent_of(width, height, colour)?;
-    let inks = decoder.input_colorspace();
-    if colour == Colour::Grey && !matches!(inks, Some(ColorSpace::YCbCr | ColorSpace::Luma)) {
-        return Ok(to_grey(&decode_jpeg(bytes, Colour::Rgb)?));
+    let limits = DecodeLimits {
+        max_width: u16::MAX.into(),
+        max_height: u16::MAX.into(),
+        max_pixels: MAX_PIXELS as u64,
+        ..DecodeLimits::default()
+    };
+    let mut decoder = Decoder::new_with_limits(bytes, limits).map_err(refused)?;
+    let frame = decoder.header();
+    let extent = extent_of(frame.width.into(), frame.height.into(), colour)?;
+    let rates = frame.components.iter().map(|c| [c.horizontal_sampling, c.vertical_sampling]);
+    let rates: Vec<[u8; 2]> = rates.collect();
+    let (format, channels) = match decoder.jpeg_color_space() {
+        ColorSpace::Cmyk | ColorSpace::Ycck => {
+            check_rates(&rates)?;
+            (PixelFormat::Cmyk, 4)
+        }
+        ColorSpace::Grayscale | ColorSpace::YCbCr if colour == Colour::Grey => {
+            (PixelFormat::Grayscale, 1)
+        }
+        _ => (PixelFormat::Rgb, 3),
+    };
+    decoder.set_output_format(format);
+    let mut samples = vec![0; Extent { channels, ..extent }.size()];
+    decoder.decode_image_into(&mut samples).map_err(refused)?;
+    if channels == 4 {
+        samples = from_inks(&samples);
     }
-    let size = decoder.output_buffer_size().unwrap_or_default();
-    if size != extent.size() {
-        return Err(refused(format!("a JPEG that decodes to {size} bytes")));
+    let picture = Picture { extent: Extent { channels: channels.min(3), ..extent }, samples };
+    match colour {
+        Colour::Grey if channels > 1 => Ok(to_grey(&picture)),
+        _ => Ok(picture),
     }
-    let mut samples = vec![0; size];
-    decoder.decode_into(&mut samples).map_err(refused)?;
-    Ok(Picture { extent, samples })
+}
+
+/// An error unless the first and the last component have all samples, and the others, in like
+/// manner, all or a part: for others the decoder is not made.
+fn check_rates(rates: &[[u8; 2]]) -> Result<()> {
+    let [first, second, third, last] = rates else {
+        return Err(refused(format!("a JPEG of inks with {} components", rates.len())));
+    };
+    let divides = |part: &[u8; 2]| (0..2).all(|i| part[i] > 0 && first[i] % part[i] == 0);
+    match first == last && second == third && divides(second) {
+        true => Ok(()),
+        false => Err(refused(format!("a JPEG of inks with the sampling factors {rates:?}"))),
+    }
+}
+
+/// Red, green and blue of cyan, magenta, yellow and black, which files have inverted: 255 is no
+/// ink. A product of two samples is divided by 256, as by OpenCV.
+fn from_inks(samples: &[u8]) -> Vec<u8> {
+    let mut rgb = Vec::with_capacity(samples.len() / 4 * 3);
+    for inks in samples.chunks_exact(4) {
+        let black = u32::from(inks[3]);
+        rgb.extend(
+            inks[..3].iter().map(|&ink| (black - ((255 - u32::from(ink)) * black >> 8)) as u8),
+        );
+    }
+    rgb
 }
 
 /// An error if a JPEG ends before its end marker: decoders would make up the rest.

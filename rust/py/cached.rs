@@ -24,8 +24,14 @@ pub struct PyCachedGraph {
 #[pymethods]
 impl PyCachedGraph {
     #[new]
-    fn new(name: &str, symbol: &PySymbol, parameters: Vec<String>) -> PyResult<Self> {
-        let graph = CachedGraph::new(runtime(), name, symbol.symbol.clone(), &parameters);
+    fn new(
+        name: &str,
+        symbol: &PySymbol,
+        parameters: Vec<String>,
+        memory_limit: Option<usize>,
+    ) -> PyResult<Self> {
+        let symbol = symbol.symbol.clone();
+        let graph = CachedGraph::new(runtime(), name, symbol, &parameters, memory_limit);
         Ok(PyCachedGraph { graph: graph.map_err(raise)?, monitor: MonitorFunction::default() })
     }
 

@@ -156,6 +156,7 @@ impl PyExecutor {
             reqs: requests(&reqs)?,
             aux: arrays(aux),
             shared: shared.map(|s| s.executor.clone()),
+            lends_outputs: false,
             memory_limit,
         };
         let executor = Executor::bind(runtime(), binding).map_err(raise)?;

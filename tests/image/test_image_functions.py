@@ -322,3 +322,12 @@ def test_detection_iterator(tmp_path):
     bad = records(tmp_path / "b.rec", [picture(30, 40)], [[1, 2, 3.0]])
     with pytest.raises(mx.MXNetError, match="invalid label"):
         mx.image.ImageDetIter(1, (3, 16, 16), path_imgrec=bad)
+
+
+@pytest.mark.parametrize("interp", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_halved_images_are_rounded_to_nearest(interp, channels):
+    x = np.random.default_rng(channels).integers(0, 256, (40, 50, channels), dtype="uint8")
+    got = mx.image.imresize(mx.nd.array(x, dtype="uint8"), 25, 20, interp=interp).asnumpy()
+    four = x.reshape(20, 2, 25, 2, channels).sum((1, 3), dtype=int)
+    np.testing.assert_array_equal(got, (four + 2) // 4)

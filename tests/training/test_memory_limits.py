@@ -43,3 +43,43 @@ def test_buckets_are_bound_within_a_limit():
         assert 0 < bucket.executors.planned_bytes <= free * 3 // 4
     with pytest.raises(ValueError, match=r"invalid memory_limit '50%': expected bytes, as an int"):
         module.bind([("data", (8, 64))], force_rebind=True, memory_limit="50%")
+
+
+def deep_block(memory_limit=None):
+    net = mx.gluon.nn.HybridSequential()
+    for _ in range(16):
+        net.add(mx.gluon.nn.Dense(64, activation="tanh", in_units=64))
+    net.initialize(mx.init.Constant(0.01))
+    net.hybridize(memory_limit=memory_limit)
+    return net
+
+
+def test_hybridized_blocks_train_within_a_limit():
+    x = mx.nd.array(np.random.default_rng(0).normal(size=(256, 64)))
+    grown, grads = [], []
+    for limit in (None, 800_000, "800kB"):
+        net = deep_block(limit)
+        mx.nd.waitall()
+        before = mx._core.memory_usage()[0]
+        with mx.autograd.record():
+            y = net(x)
+        y.backward()
+        mx.nd.waitall()
+        grown.append(mx._core.memory_usage()[0] - before - y.size * 4)
+        grads.append(net[0].weight.grad().asnumpy())
+    # Sixteen activations of 65,536 bytes are kept without a limit.
+    assert grown[0] > 16 * 65536 and max(grown[1:]) <= 800_000 + 3 * 65536
+    for found in grads[1:]:
+        np.testing.assert_allclose(found, grads[0], rtol=1e-5, atol=1e-7)
+
+
+def test_limits_of_blocks_that_cannot_be_met_or_read():
+    net = deep_block("10kB")
+    with pytest.raises(mx.MXNetError, match="memory_limit of 10000 bytes cannot be met"):
+        with mx.autograd.record():
+            net(mx.nd.ones((256, 64)))
+    net.hybridize(memory_limit="10MB")
+    assert net(mx.nd.ones((256, 64))).shape == (256, 64)
+    for bad in ("50%", -1):
+        with pytest.raises(ValueError, match="invalid memory_limit"):
+            net.hybridize(memory_limit=bad)

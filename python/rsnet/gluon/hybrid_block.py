@@ -15,6 +15,7 @@ from ..base import MXNetError, MXTypeError, NotImplementedForSymbol
 from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray._cached_op import CachedOp
+from ..symbol.bind_arguments import limit_bytes
 from ._structure import flatten, regroup
 from .block import Block
 from .parameter import DeferredInitializationError, Parameter
@@ -27,7 +28,6 @@ __all__ = ["HybridBlock"]
 _SWITCHES = (
     "static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size",
 )  # fmt: skip
-_NO_LIMIT = " (export the block and bind its symbol with memory_limit, see docs/memory.md)"
 
 # What is made of the symbol of every block that is hybridized, if anything.
 _change_graph: Callable[[sym.Symbol], sym.Symbol] | None = None
@@ -75,6 +75,7 @@ class HybridBlock(Block):
         self._flags: dict[str, Any] = {}
         self._cached_graph: tuple[Any, ...] = ()
         self._cached_op: CachedOp | None = None
+        self._memory_limit: int | None = None
         self._op_hook: tuple[Any, bool] | None = None
         self._in_structure: Any = None
         self._out_structure: Any = None
@@ -101,8 +102,9 @@ class HybridBlock(Block):
         self._clear_cached_op()
 
     def hybridize(
-        self, active: bool = True, backend: str | None = None, clear: bool = True, **kwargs: Any
-    ) -> None:
+        self, active: bool = True, backend: str | None = None, clear: bool = True,
+        memory_limit: int | str | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
         """Runs the block as one planned graph from now on, or operator by operator again.
 
         Parameters
@@ -112,6 +114,10 @@ class HybridBlock(Block):
             None: rsnet has one backend.
         clear : bool
             Compose the graph anew at the next call? It is composed anew in any case.
+        memory_limit : int or str, optional
+            The most bytes for intermediate results of the block's graph, for each combination of
+            input shapes: values are computed again in the backward pass, as far as the limit
+            requires; see docs/memory.md. A limit that cannot be met is an error of the first call.
         **kwargs
             MXNet's switches ``static_alloc``, ``static_shape``, ``inline_limit``,
             ``forward_bulk_size``, ``backward_bulk_size``: accepted; memory is always planned.
@@ -120,6 +126,8 @@ class HybridBlock(Block):
         ------
         TypeError
             Another switch.
+        ValueError
+            An invalid limit.
         NotImplementedError
             Another backend.
         """
@@ -132,12 +140,14 @@ class HybridBlock(Block):
             if key not in _SWITCHES:
                 raise TypeError(
                     f"{type(self).__name__}.hybridize: invalid switch '{key}': expected one of: "
-                    f"{', '.join(_SWITCHES)}{_NO_LIMIT if key == 'memory_limit' else ''}"
+                    f"memory_limit, {', '.join(_SWITCHES)}"
                 )
+        self._memory_limit = limit_bytes(memory_limit)
         self._active = active
         self._flags = kwargs
         self._clear_cached_op()
-        super().hybridize(active, **kwargs)
+        limit: dict[str, Any] = {} if memory_limit is None else {"memory_limit": memory_limit}
+        super().hybridize(active, **limit, **kwargs)
 
     def cast(self, dtype: Any) -> None:
         self._clear_cached_op()
@@ -278,7 +288,8 @@ class HybridBlock(Block):
             (True, by_name[name]) if name in by_name else (False, params[name]) for name in names
         ]
         parameters = [name for name in out.list_arguments() if name not in by_name]
-        self._cached_op = CachedOp(out, parameters=parameters, name=self.name)
+        limit = self._memory_limit
+        self._cached_op = CachedOp(out, parameters=parameters, name=self.name, memory_limit=limit)
         if self._op_hook is not None:
             self._cached_op._register_op_hook(*self._op_hook)
 

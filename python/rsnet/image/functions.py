@@ -41,7 +41,7 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: NDArray | None =
 
     Notes
     -----
-    Values of a JPEG differ by up to 2 between decoders.
+    A JPEG decodes to the values of libjpeg-turbo.
 
     Examples
     --------

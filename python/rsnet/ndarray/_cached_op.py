@@ -23,15 +23,20 @@ class CachedOp:
     flags : list of (str, str)
         MXNet's switches such as ``("static_alloc", "true")``: accepted; memory is always planned.
     parameters : list of str
-        Names of inputs that are mostly the same arrays in all calls: they are not copied, and their
-        gradients are computed in the buffers of `attach_grad`.
+        Names of inputs that are mostly the same arrays in all calls: the plan is bound to them,
+        and their gradients are computed in the buffers of `attach_grad`.
     name : str
         Its name in errors.
+    memory_limit : int or str, optional
+        The most bytes for intermediate results of each plan, as in `Symbol.simple_bind`.
 
     Raises
     ------
     MXNetError
-        Two inputs of the symbol have one name, or none has the name of a parameter.
+        Two inputs of the symbol have one name, or none has the name of a parameter. In a call: the
+        limit cannot be met.
+    ValueError, TypeError
+        An invalid limit.
 
     Examples
     --------
@@ -48,13 +53,17 @@ class CachedOp:
     """
 
     def __init__(
-        self, sym: Any, flags: Any = (), parameters: Any = (), name: str = "CachedOp"
-    ) -> None:
+        self, sym: Any, flags: Any = (), parameters: Any = (), name: str = "CachedOp",
+        memory_limit: int | str | None = None,
+    ) -> None:  # fmt: skip
+        from ..symbol.bind_arguments import limit_bytes  # which needs this package
+
         handle = getattr(sym, "_handle", None)
         if not isinstance(handle, _core.SymbolHandle):
             raise TypeError(f"CachedOp: invalid sym {sym!r}: expected a Symbol")
         self._symbol = sym
-        self._graph = _core.CachedGraph(name, handle, list(parameters))
+        limit = limit_bytes(memory_limit)
+        self._graph = _core.CachedGraph(name, handle, list(parameters), limit)
         self._monitor: Any = None
 
     def get_optimized_symbol(self) -> Any:

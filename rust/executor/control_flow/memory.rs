@@ -206,6 +206,7 @@ impl BodyRun {
             reqs,
             aux,
             shared: None,
+            lends_outputs: false,
             memory_limit: None,
         };
         let executor = match &self.planned {

@@ -3,7 +3,9 @@
 //! The centre of pixel `i` is at `i + 1/2`; coordinates are scaled by the ratio of the extents.
 //! Beyond the border its pixels are repeated. Cubic interpolation has a = -0.75, Lanczos' eight
 //! taps. `Area` averages what a smaller pixel covers, and is a narrower linear interpolation where
-//! the image grows. 8-bit images are calculated in fixed point with 11 bits, except areas.
+//! the image grows. 8-bit images are calculated in fixed point with 11 bits, except areas: their
+//! means are rounded to even where they lie between two values, but upwards where an image of 1, 3
+//! or 4 channels is halved.
 //!
 //! Source: OpenCV 3.4, Geometric Image Transformations (`resize`, `InterpolationFlags`).
 
@@ -210,7 +212,10 @@ pub trait Sample: Copy + Send + Sync + 'static {
 
 impl Sample for u8 {
     fn resize_into(from: Extent, old: &[u8], to: Extent, new: &mut [u8], how: Interpolation) {
-        if how == Interpolation::Area && shrinks(from, to) {
+        let area = how == Interpolation::Area && shrinks(from, to);
+        if area && is_half(from, to) && matches!(from.channels, 1 | 3 | 4) {
+            halve(from, old, to, new);
+        } else if area {
             separable::<u8, Floating>(from, old, to, new, how);
         } else {
             separable::<u8, Fixed>(from, old, to, new, how);
@@ -236,6 +241,30 @@ fn shrinks(from: Extent, to: Extent) -> bool {
     from.height >= to.height && from.width >= to.width
 }
 
+fn is_half(from: Extent, to: Extent) -> bool {
+    (from.height, from.width) == (2 * to.height, 2 * to.width)
+}
+
+/// The means of two by two samples.
+fn halve(from: Extent, old: &[u8], to: Extent, new: &mut [u8]) {
+    let c = from.channels;
+    let out = Shared(new.as_mut_ptr());
+    parallel_for(to.height, rows_a_task(to), |range| {
+        for y in range {
+            let (above, below) = old[2 * y * from.row()..][..2 * from.row()].split_at(from.row());
+            // SAFETY: rows of the output belong to one task each.
+            let out = unsafe { std::slice::from_raw_parts_mut(out.at(y * to.row()), to.row()) };
+            let pairs = above.chunks_exact(2 * c).zip(below.chunks_exact(2 * c));
+            for (out, (above, below)) in out.chunks_exact_mut(c).zip(pairs) {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let four = [above[i], above[i + c], below[i], below[i + c]];
+                    *out = ((four.map(u16::from).iter().sum::<u16>() + 2) / 4) as u8;
+                }
+            }
+        }
+    });
+}
+
 /// Fills `new` of extent `to` with the image `old` of extent `from`; neither is empty, and both
 /// have as many channels.
 pub fn resize<T: Sample>(from: Extent, old: &[T], to: Extent, new: &mut [T], how: Interpolation) {
@@ -244,9 +273,7 @@ pub fn resize<T: Sample>(from: Extent, old: &[T], to: Extent, new: &mut [T], how
         new.copy_from_slice(old);
     } else if how == Interpolation::Nearest {
         nearest(from, old, to, new);
-    } else if how == Interpolation::Linear
-        && (from.height, from.width) == (2 * to.height, 2 * to.width)
-    {
+    } else if how == Interpolation::Linear && is_half(from, to) {
         T::resize_into(from, old, to, new, Interpolation::Area);
     } else {
         T::resize_into(from, old, to, new, how);
@@ -403,6 +430,26 @@ mod tests {
                 prop_assert!((exact[i] - want).abs() < 1e-9);
                 let near = f64::from(new[i]) - want.clamp(0.0, 255.0);
                 prop_assert!(near.abs() < 1.6, "{} {want} at {place:?}", new[i]);
+            }
+        }
+
+        #[test]
+        fn halves_are_rounded_to_nearest(
+            (h, w, c) in (1usize..9, 1usize..9, 1usize..6), linear in any::<bool>(), seed in 0u64..1000,
+        ) {
+            let (from, to) = (extent(2 * h, 2 * w, c), extent(h, w, c));
+            let words = |i: usize| crate::kernels::philox::philox(seed, 0, i as u64)[0];
+            let old: Vec<u8> = (0..from.size()).map(|i| words(i) as u8).collect();
+            let mut new = vec![0; to.size()];
+            let how = if linear { Interpolation::Linear } else { Interpolation::Area };
+            resize(from, &old, to, &mut new, how);
+            for (i, got) in new.iter().enumerate() {
+                let (y, x, k) = (i / to.row(), i / c % w, i % c);
+                let at = |dy, dx| f64::from(old[((2 * y + dy) * 2 * w + 2 * x + dx) * c + k]);
+                let mean = (at(0, 0) + at(0, 1) + at(1, 0) + at(1, 1)) / 4.0;
+                let up = matches!(c, 1 | 3 | 4);
+                let want = if up { (mean + 0.5).floor() } else { mean.round_ties_even() };
+                prop_assert_eq!(f64::from(*got), want);
             }
         }
 
