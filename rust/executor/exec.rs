@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
 use crate::operator::{OpReq, OpState};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
 use std::sync::Arc;
@@ -332,14 +332,14 @@ impl Executor {
         let plan = &self.plan;
         let args = plan.arguments.iter().zip(&state.args);
         let bound = args.chain(plan.aux.iter().zip(&self.aux));
-        let mut variables: HashMap<u32, NDArray> = bound.map(|(n, a)| (*n, a.clone())).collect();
+        let mut variables: FxHashMap<u32, NDArray> = bound.map(|(n, a)| (*n, a.clone())).collect();
         for (node, array) in plan.head_grads.iter().zip(&state.head_grads) {
             if let (Some(node), Some(array)) = (node, array) {
                 variables.insert(*node, array.clone());
             }
         }
         let heads = plan.outputs.iter().zip(&state.outputs);
-        let mut outputs: HashMap<usize, NDArray> =
+        let mut outputs: FxHashMap<usize, NDArray> =
             heads.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect();
         for (id, place) in plan.place.iter().enumerate() {
             if let Place::Output(head) = place

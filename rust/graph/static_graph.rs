@@ -1,10 +1,11 @@
 //! The static graph: nodes in execution order, entries by number.
 
-use super::symbol::{SymNode, Symbol};
+use super::symbol::{NodeMap, SymNode, Symbol};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef, Registry, Schema};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 /// Parameters and attributes of a node as strings, by name.
@@ -231,7 +232,7 @@ impl Graph {
 
     /// The flat form of these nodes, each of which comes after what it needs.
     pub fn from_nodes(order: &[Arc<SymNode>], heads: &[super::SymEntry]) -> Result<Graph> {
-        let mut ids = HashMap::with_capacity(order.len());
+        let mut ids = NodeMap::with_capacity_and_hasher(order.len(), Default::default());
         let mut nodes = Vec::with_capacity(order.len());
         for (id, sym) in order.iter().enumerate() {
             ids.insert(Arc::as_ptr(sym), id as u32);
@@ -247,7 +248,7 @@ impl Graph {
         Ok(Graph::new(nodes, heads, num_forward))
     }
 
-    fn flat_node(sym: &Arc<SymNode>, ids: &HashMap<*const SymNode, u32>) -> Result<Node> {
+    fn flat_node(sym: &Arc<SymNode>, ids: &NodeMap<u32>) -> Result<Node> {
         let id_of = |node: &Arc<SymNode>| {
             ids.get(&Arc::as_ptr(node))
                 .copied()
@@ -278,7 +279,7 @@ impl Graph {
     /// dropped; in-place sums become additions.
     pub fn to_symbol(&self, registry: &Registry) -> Result<Symbol> {
         let mut made: Vec<Arc<SymNode>> = Vec::with_capacity(self.nodes.len());
-        let mut sums: HashMap<Entry, super::SymEntry> = HashMap::new();
+        let mut sums: FxHashMap<Entry, super::SymEntry> = FxHashMap::default();
         for (id, node) in self.nodes.iter().enumerate() {
             let entry = |e: &Entry| symbol_entry(&made, &sums, *e);
             let mut sym = SymNode::new(node.op.clone(), node.name.clone(), node.attrs.clone());
@@ -341,7 +342,7 @@ impl Graph {
 
 fn symbol_entry(
     made: &[Arc<SymNode>],
-    sums: &HashMap<Entry, super::SymEntry>,
+    sums: &FxHashMap<Entry, super::SymEntry>,
     e: Entry,
 ) -> super::SymEntry {
     let own = || super::SymEntry { node: made[e.node as usize].clone(), index: e.index };

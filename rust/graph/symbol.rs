@@ -17,7 +17,7 @@ use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::RwLockReadGuard;
 
@@ -51,6 +51,11 @@ pub struct SymEntry {
     pub node: Arc<SymNode>,
     pub index: u32,
 }
+
+/// Values by node. A walk asks for one at every edge, and nobody chooses addresses that collide: a
+/// multiplication is hash enough.
+pub type NodeMap<V> = FxHashMap<*const SymNode, V>;
+pub type NodeSet = FxHashSet<*const SymNode>;
 
 /// Heads into the graph.
 #[derive(Clone, Default)]
@@ -310,7 +315,7 @@ impl Symbol {
         {
             return Err(Error::value("Variable cannot be composed"));
         }
-        let mut replace: HashMap<*const SymNode, SymEntry> = HashMap::new();
+        let mut replace = NodeMap::<SymEntry>::default();
         if !args.is_empty() {
             let variables = self.positional_variables();
             if variables.len() != args.len() {
@@ -347,9 +352,9 @@ impl Symbol {
     /// last head and the last input, so `v1 - exp(v2)` has `v2` before `v1`.
     pub fn positional_variables(&self) -> Vec<Arc<SymNode>> {
         let arguments = self.variables(false);
-        let mut waiting: HashSet<_> = arguments.iter().map(Arc::as_ptr).collect();
+        let mut waiting: NodeSet = arguments.iter().map(Arc::as_ptr).collect();
         let mut found = Vec::with_capacity(arguments.len());
-        let mut seen: HashSet<*const SymNode> = HashSet::new();
+        let mut seen = NodeSet::default();
         let mut stack: Vec<Arc<SymNode>> = self.outputs.iter().map(|e| e.node.clone()).collect();
         while let Some(node) = stack.pop() {
             if !seen.insert(Arc::as_ptr(&node)) {
@@ -367,12 +372,12 @@ impl Symbol {
 
     /// A copy that shares no node with this symbol.
     pub fn deep_copy(&self) -> Result<Symbol> {
-        self.copy_with(&HashMap::new())
+        self.copy_with(&NodeMap::default())
     }
 
-    fn copy_with(&self, replace: &HashMap<*const SymNode, SymEntry>) -> Result<Symbol> {
-        let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
-        let entry = |copies: &HashMap<*const SymNode, Arc<SymNode>>, e: &SymEntry| {
+    fn copy_with(&self, replace: &NodeMap<SymEntry>) -> Result<Symbol> {
+        let mut copies = NodeMap::<Arc<SymNode>>::default();
+        let entry = |copies: &NodeMap<Arc<SymNode>>, e: &SymEntry| {
             let at = Arc::as_ptr(&e.node);
             match (replace.get(&at), copies.get(&at)) {
                 (Some(new), _) => Ok(new.clone()),
@@ -408,18 +413,23 @@ impl Symbol {
 
     /// All nodes in depth-first post order: inputs before their consumers, heads in order.
     pub fn nodes(&self) -> Vec<Arc<SymNode>> {
+        self.walk().into_iter().cloned().collect()
+    }
+
+    /// As [`Symbol::nodes`], borrowed.
+    pub fn walk(&self) -> Vec<&Arc<SymNode>> {
         let mut order = Vec::new();
-        let mut seen: HashSet<*const SymNode> = HashSet::new();
-        let mut stack: Vec<(Arc<SymNode>, usize)> = Vec::new();
+        let mut seen = NodeSet::default();
+        let mut stack: Vec<(&Arc<SymNode>, usize)> = Vec::new();
         for head in &self.outputs {
             if seen.insert(Arc::as_ptr(&head.node)) {
-                stack.push((head.node.clone(), 0));
+                stack.push((&head.node, 0));
             }
             while let Some((node, at)) = stack.last_mut() {
-                let next = node.predecessor(*at).cloned();
+                let next = node.predecessor(*at);
                 *at += 1;
                 match next {
-                    Some(n) if seen.insert(Arc::as_ptr(&n)) => stack.push((n, 0)),
+                    Some(n) if seen.insert(Arc::as_ptr(n)) => stack.push((n, 0)),
                     Some(_) => {}
                     None => order.extend(stack.pop().map(|(node, _)| node)),
                 }
@@ -430,19 +440,26 @@ impl Symbol {
 
     /// All variables in depth-first order.
     pub fn all_variables(&self) -> Vec<Arc<SymNode>> {
-        self.nodes().into_iter().filter(|n| n.is_variable()).collect()
+        self.walk().into_iter().filter(|n| n.is_variable()).cloned().collect()
     }
 
     /// With `aux` the variables that an operator modifies, else all other variables.
     pub fn variables(&self, aux: bool) -> Vec<Arc<SymNode>> {
-        let nodes = self.nodes();
-        let mut mutated: HashSet<*const SymNode> = HashSet::new();
+        let (arguments, states) = self.arguments_and_states();
+        let chosen = if aux { states } else { arguments };
+        chosen.into_iter().cloned().collect()
+    }
+
+    /// The variables in depth-first order: those that no operator modifies, and the others.
+    pub fn arguments_and_states(&self) -> (Vec<&Arc<SymNode>>, Vec<&Arc<SymNode>>) {
+        let nodes = self.walk();
+        let mut mutated = NodeSet::default();
         for node in &nodes {
             for i in node.mutated_inputs() {
                 mutated.extend(node.inputs.get(i).map(|e| Arc::as_ptr(&e.node)));
             }
         }
-        let wanted = |n: &Arc<SymNode>| n.is_variable() && mutated.contains(&Arc::as_ptr(n)) == aux;
-        nodes.into_iter().filter(wanted).collect()
+        let variables = nodes.into_iter().filter(|n| n.is_variable());
+        variables.partition(|n| !mutated.contains(&Arc::as_ptr(n)))
     }
 }
