@@ -67,8 +67,8 @@ impl Arena {
         let me = token().map_or(0, |token| Arc::as_ptr(&token) as usize);
         if me != 0 && self.pusher.load(Ordering::Relaxed) == me {
             return Err(Error::value(
-                "a monitor or operation of a run cannot run the executor, or one that shares its memory \
-                 (shared_exec): bind another one without sharing",
+                "a monitor or operation of a run cannot run the executor, or one that shares its \
+                 memory (shared_exec): bind another one without sharing",
             ));
         }
         let guard = self.pushing.lock();

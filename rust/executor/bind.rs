@@ -220,8 +220,9 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
         let device = graph.nodes[node as usize].ctx;
         if array.context() != device {
             return Err(Error::value(format!(
-                "argument '{of}': Input array is in {} while binding with ctx={device}. All arguments \
-                 must be in global context ({}) unless group2ctx is specified for cross-device graph.",
+                "argument '{of}': Input array is in {} while binding with ctx={device}. All \
+                 arguments must be in global context ({}) unless group2ctx is specified for \
+                 cross-device graph.",
                 array.context(),
                 b.ctx
             )));
@@ -269,8 +270,8 @@ fn check_operands(plan: &Plan) -> Result<()> {
         let arrays = operands.filter(outside).collect::<FxHashSet<usize>>().len();
         if arrays > most {
             return Err(Error::value(format!(
-                "an operator of a graph reads and writes at most {most} arrays from outside of it, this one \
-                 {arrays}"
+                "an operator of a graph reads and writes at most {most} arrays from outside of it, \
+                 this one {arrays}"
             )))
             .at_node(node.op_name(), &node.name);
         }

@@ -6,7 +6,7 @@ use super::call_site;
 use super::instance::{Instance, InstanceState, Ready};
 use super::segments::{Mode, Parts, PassInfo, Program};
 use super::transfer::push_copy;
-use crate::engine::{Push, Task};
+use crate::engine::{Push, RunOn, Task};
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
@@ -232,7 +232,7 @@ impl Executor {
             if *good && self.failed_with(state, &error) {
                 let push = Push {
                     overwrites: 1,
-                    cheap: true,
+                    run_on: RunOn::Pusher,
                     call_site: Some(&call_site::current),
                     ..Push::new("restore state", &[], &writes)
                 };
@@ -279,8 +279,8 @@ impl Executor {
                     Pass::Forward | Pass::Backward => ("its forward()", "backward()"),
                 };
                 return Err(Error::value(format!(
-                    "another executor that shares this one's memory ran since {began}: the values that \
-                     {needs} needs are gone"
+                    "another executor that shares this one's memory ran since {began}: the values \
+                     that {needs} needs are gone"
                 )));
             }
         }
@@ -404,7 +404,8 @@ impl Executor {
 fn check_whole(state: &InstanceState, all: usize) -> Result<()> {
     match state.next_step {
         ran if ran < all => Err(Error::value(format!(
-            "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} steps"
+            "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} \
+             steps"
         ))),
         _ => Ok(()),
     }

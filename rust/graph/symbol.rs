@@ -5,14 +5,15 @@
 //! composed symbol copies its graph first. All traversals are iterative, and so is dropping a
 //! symbol, because a graph may be 100,000 nodes deep.
 
+mod create;
 mod cut;
 mod inputs;
 
+pub use create::Create;
 pub use cut::Cut;
 pub(super) use inputs::fill_inputs;
 use inputs::{arrange_inputs, check_mutated};
 
-use super::body::Subgraph;
 use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
@@ -193,21 +194,6 @@ pub fn stored_key(key: &str) -> String {
     if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_owned() }
 }
 
-/// Arguments of [`Symbol::create`].
-#[derive(Default)]
-pub struct Create<'a> {
-    /// Parameters as given; those with [`HIDDEN_KEYS`] become attributes.
-    pub params: &'a [(&'a str, Value)],
-    /// The node's name, already chosen by the name manager.
-    pub name: &'a str,
-    /// Attributes.
-    pub dict: Dict,
-    pub args: &'a [Symbol],
-    pub kwargs: &'a [(String, Symbol)],
-    /// The graphs that the node holds.
-    pub bodies: Vec<Symbol>,
-}
-
 impl Symbol {
     pub fn from_node(node: Arc<SymNode>) -> Symbol {
         let visible = node.num_visible_outputs() as u32;
@@ -225,40 +211,6 @@ impl Symbol {
     /// One symbol with the heads of several.
     pub fn group(symbols: &[Symbol]) -> Symbol {
         Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }
-    }
-
-    /// Creates a node of operator `op`. Missing inputs become variables `<name>_<input>`.
-    pub fn create(op: &Arc<OpDef>, with: Create<'_>) -> Result<Symbol> {
-        let name = with.name;
-        let (hidden, mut params): (Vec<_>, Vec<_>) =
-            with.params.iter().cloned().partition(|(key, _)| HIDDEN_KEYS.contains(key));
-        if let Some(count) = op.key_var_num_args.as_deref()
-            && !params.iter().any(|p| p.0 == count)
-        {
-            if !with.kwargs.is_empty() && !with.args.is_empty() {
-                return Err(Error::type_(
-                    "inputs of a variable number are given either as positional or keyword \
-                     arguments, not both",
-                )
-                .at_node(&op.name, name));
-            }
-            params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
-        }
-        let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
-        let bodies = Subgraph::all(op, with.bodies).map_err(|e| e.at_node(&op.name, name))?;
-        let attrs = attrs.with_bodies(bodies);
-        let hidden = hidden.into_iter().map(|(k, v)| (k.to_owned(), v.to_string()));
-        let own = with.dict.into_iter().chain(hidden);
-        let mut dict: Dict = own.map(|(k, v)| (stored_key(&k), v)).collect();
-        for (k, v) in &params {
-            dict.insert((*k).to_owned(), v.to_string());
-        }
-        let mut node = SymNode::new(Some(op.clone()), name.to_owned(), Arc::new(attrs));
-        node.set_dict(Arc::new(dict));
-        let given = arrange_inputs(&node, op, with.args, with.kwargs)
-            .map_err(|e| e.at_node(&op.name, name))?;
-        fill_inputs(&mut node, op, given).map_err(|e| e.at_node(&op.name, name))?;
-        Ok(Symbol::from_node(Arc::new(node)))
     }
 
     /// The operator of the head alone: a symbol that takes its inputs when it is composed; `None`

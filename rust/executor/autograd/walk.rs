@@ -72,8 +72,8 @@ pub fn grad(
         let leaf = v.entry().filter(|e| e.leaf().is_some_and(|l| l.1 != OpReq::Null));
         wanted.push(leaf.ok_or_else(|| {
             Error::value(format!(
-                "Cannot differentiate with respect to the {}-th variable because it does not require \
-                 gradient.",
+                "Cannot differentiate with respect to the {}-th variable because it does not \
+                 require gradient.",
                 i + 1
             ))
         })?);
@@ -86,8 +86,8 @@ pub fn grad(
         Some(LeafGrad::Sum((array, entry))) => Ok(Tracked::placed(array.clone(), entry.clone())),
         Some(_) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
         None => Err(Error::value(format!(
-            "Cannot differentiate with respect to the {}-th variable because it is unreachable from \
-             the outputs.",
+            "Cannot differentiate with respect to the {}-th variable because it is unreachable \
+             from the outputs.",
             i + 1
         ))),
     };
@@ -466,8 +466,9 @@ impl TapeEntry {
 fn not_in_graph() -> Error {
     Error::value(
         "Cannot differentiate node because it is not in a computational graph. You need to set \
-         is_recording to true or use autograd.record() to save computational graphs for backward. If you \
-         want to differentiate the same graph twice, you need to pass retain_graph=True to backward.",
+         is_recording to true or use autograd.record() to save computational graphs for backward. \
+         If you want to differentiate the same graph twice, you need to pass retain_graph=True to \
+         backward.",
     )
 }
 
