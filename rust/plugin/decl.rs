@@ -214,8 +214,8 @@ impl OpDecl {
         for name in self.attrs.iter().map(|a| &a.field.name) {
             if RESERVED.contains(&name.as_str()) && self.count_attr.as_ref() != Some(name) {
                 return Err(Error::value(format!(
-                    "invalid name '{name}': expected another one, since every call has a use of its \
-                     own for it"
+                    "invalid name '{name}': expected another one, since every call has a use of \
+                     its own for it"
                 )));
             }
         }

@@ -261,8 +261,8 @@ fn add_kernels(def: &mut OpDef, parts: &Parts) -> Result<()> {
             def.kernels.iter().find(|k| k.matches == matches && k.priority == decl.calls.priority);
         if let Some(twin) = twin {
             return Err(Error::value(format!(
-                "two kernels have the condition {matches} at priority {}: '{}' and one more; expected \
-                 another condition or priority",
+                "two kernels have the condition {matches} at priority {}: '{}' and one more; \
+                 expected another condition or priority",
                 twin.priority, twin.name
             ))
             .in_operator(&def.name));
