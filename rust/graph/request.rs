@@ -100,7 +100,7 @@ pub struct PlanRequest {
     pub memory_limit: Option<usize>,
     pub np_shape: bool,
     pub options: PlanOptions,
-    /// True to keep a dump of the graph after every pass in [`Plan::dumps`](super::planner::Plan::dumps).
+    /// True to keep a dump of the graph after every pass in [`Plan::dumps`](crate::graph::Plan).
     pub dump: bool,
 }
 

@@ -77,7 +77,7 @@ def target(module: str, path: str, known: dict[str, str]) -> str | None:
 
 
 def imports(known: dict[str, str]) -> dict[str, set[str]]:
-    """What each file imports, or names by its whole path. A room that shows its parts is no user."""
+    """What each file imports, or names by its whole path. To show parts is not to use them."""
     edges = {}
     for module, code in known.items():
         # In a module inside a file, `super` is that file.
