@@ -2,8 +2,8 @@
 
 use super::abi;
 use super::call::call;
-use super::counts::{NUM_ARGS, schema};
-use super::decl::{ArgDecl, GradDecl, KernelDecl, OpDecl};
+use super::counts::schema;
+use super::decl::{ArgDecl, GradDecl, KernelDecl, NUM_ARGS, OpDecl};
 use super::frame::{Frame, Slot};
 use super::gradient::gradient;
 use super::inference::add_inference;

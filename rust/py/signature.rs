@@ -26,7 +26,8 @@ pub fn array_arguments(op: &OpDef) -> Vec<String> {
 fn document(text: &mut String, name: &str, ty: &str, doc: &str) {
     let _ = writeln!(text, "{name} : {ty}");
     for line in wrapped(doc, WIDTH - 4).lines() {
-        let _ = writeln!(text, "    {line}");
+        let indent = if line.is_empty() { "" } else { "    " };
+        let _ = writeln!(text, "{indent}{line}");
     }
 }
 

@@ -11,13 +11,11 @@ CIRCLES = [
     {"cuda/device", "cuda/memory", "cuda/stream"},
     {"executor/autograd/tape_builder", "executor/autograd/walk"},
     {"graph/json/backward", "graph/json/build"},
-    {"image/augment", "image/colour"},
     {"operator/def", "operator/gradient"},
     {"operator/device", "operator/kernel"},
     {"operator/literal", "operator/value"},
     {"ops/device/binary", "ops/elementwise/binary"},
     {"ops/vision/deformable", "ops/vision/deformable_columns"},
-    {"plugin/counts", "plugin/decl"},
     {"py/operator", "py/operator_gradient"},
     {
         "ops/device/reduce",
