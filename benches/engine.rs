@@ -27,7 +27,7 @@ mod peer;
 
 use patterns::{Access, Pattern, patterns};
 use rsnet::engine::{
-    Engine, NaiveEngine, Operation, Push, Task, ThreadedEngine, Var, patiently, segment,
+    Engine, NaiveEngine, Operation, Push, RunOn, Task, ThreadedEngine, Var, patiently, segment,
 };
 use rsnet::kernels::parallel::parallel_for;
 use std::hint::black_box;
@@ -87,7 +87,12 @@ fn check(engine: &dyn Engine, p: &Pattern, cheap: bool, asynchronous: bool) {
                 Ok(())
             })
         };
-        engine.push(task, Push { cheap, ..Push::new("task", &reads, &writes) }).unwrap();
+        engine
+            .push(
+                task,
+                Push { run_on: RunOn::pusher_if(cheap), ..Push::new("task", &reads, &writes) },
+            )
+            .unwrap();
     }
     engine.wait_for_all(&mut patiently()).unwrap();
     assert_eq!(values(&expected), values(&got), "{}: order violated", p.name);
@@ -119,7 +124,12 @@ fn push_empty(engine: &dyn Engine, lists: &[(Vec<Var>, Vec<Var>)], cheap: bool) 
             black_box(i);
             Ok(())
         });
-        engine.push(task, Push { cheap, ..Push::new("task", reads, writes) }).unwrap();
+        engine
+            .push(
+                task,
+                Push { run_on: RunOn::pusher_if(cheap), ..Push::new("task", reads, writes) },
+            )
+            .unwrap();
     }
 }
 

@@ -118,7 +118,8 @@ impl Bench {
             let copied = bytes as f64 / best_on(engine, element_wise::<1>(bytes / 8)) / 1e9;
             let of_copy = rate / copied;
             println!(
-                "kernel={name} bytes={bytes} threads={threads} gb_per_s={rate:.1} of_copy={of_copy:.2}"
+                "kernel={name} bytes={bytes} threads={threads} gb_per_s={rate:.1} \
+                 of_copy={of_copy:.2}"
             );
         }
     }
@@ -234,7 +235,8 @@ fn convolutions(bench: &Bench) {
         let outputs = batch * groups * out_c * conv.out_size();
         let work = 2.0 * (outputs * conv.depth()) as f64;
         let case = format!(
-            "batch={batch} groups={groups} channels={in_c}x{out_c} side={side} kernel={k} stride={stride}"
+            "batch={batch} groups={groups} channels={in_c}x{out_c} side={side} kernel={k} \
+             stride={stride}"
         );
         let passes =
             [("conv", Pass::Forward), ("conv_data", Pass::Data), ("conv_weight", Pass::Weight)];

@@ -28,7 +28,7 @@ use crate::shape::Shape;
 use crate::storage::Pool;
 use crate::tensor::View;
 use chunk::{Chunk, Memory};
-pub use exclusive::run_exclusive;
+pub use exclusive::{Attempt, run_exclusive};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -177,7 +177,8 @@ impl NDArray {
         let start = self.offset + offset;
         if start.checked_add(bytes).is_none_or(|end| end > limit) {
             return Err(Error::value(format!(
-                "a part of {bytes} bytes at offset {start} does not fit into a chunk of {limit} bytes"
+                "a part of {bytes} bytes at offset {start} does not fit into a chunk of {limit} \
+                 bytes"
             )));
         }
         Ok(NDArray { chunk: self.chunk.clone(), offset: start, shape: shape.clone(), dtype })

@@ -1,5 +1,5 @@
-"""Checks that comments, docstrings and documents stay within 100 columns; `--fix` wraps the
-paragraphs that do not.
+"""Checks that comments, docstrings, documents and the texts in Rust code stay within 100 columns;
+`--fix` wraps the paragraphs that do not, except those of texts in Rust code.
 
     python tools/prose.py [--fix] [FILE ...]
 
@@ -22,6 +22,10 @@ from pathlib import Path
 WIDTH = 100
 RUST = re.compile(r"^(\s*(?://!|///|//) ?)(.*)$")
 PYTHON_COMMENT = re.compile(r"^(\s*#:? ?)(.*)$")
+# A comment, a raw text, a text, a character.
+RUST_TOKEN = re.compile(
+    r"""//[^\n]*|r(#*)".*?"\1|"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\[^\n]{1,8}?)'(?!\w)""", re.DOTALL
+)
 SPECIAL = re.compile(r"^(?:[-*+] |\d+[.)] |[|#>]|```|>>>|\.\.\.|SAFETY:$|[-=~]{3,}$|:\w+:)")
 
 
@@ -235,11 +239,26 @@ def prose_lines(path: Path, text: str) -> set[int]:
     return {n for n in found if not lines[n - 1].lstrip().startswith((">>>", "..."))}
 
 
+def text_ends(text: str) -> set[int]:
+    """Numbers of the lines of Rust code on which a text reaches beyond the last column."""
+    found = set()
+    for match in RUST_TOKEN.finditer(text):
+        if match[0].startswith(("//", "'")):
+            continue
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        first = text.count("\n", 0, match.start()) + 1
+        lines = enumerate((before + match[0]).split("\n"), start=first)
+        found.update(number for number, line in lines if len(line) > WIDTH)
+    return found
+
+
 def long_lines(path: Path, text: str) -> list[int]:
     """Numbers of the lines of prose that are too long; addresses have the length they have."""
     lines = text.split("\n")
-    prose = sorted(prose_lines(path, text))
-    return [n for n in prose if len(lines[n - 1]) > WIDTH and "http" not in lines[n - 1]]
+    found = {n for n in prose_lines(path, text) if len(lines[n - 1]) > WIDTH}
+    if path.suffix == ".rs":
+        found |= text_ends(text)
+    return sorted(n for n in found if "http" not in lines[n - 1])
 
 
 def sources() -> list[Path]:

@@ -68,7 +68,8 @@ fn table(graphs: &Graphs, filter: &str) -> Result<Vec<String>, String> {
         let ours = plan.total_arena_bytes();
         let ratio = ours as f64 / reference.bound as f64;
         println!(
-            "{name:<36} {ours:>14} {allocated:>14} {:>14} {:>14} {:>7.4} {ratio:>7.4} {seconds:>9.4}{}",
+            "{name:<36} {ours:>14} {allocated:>14} {:>14} {:>14} {:>7.4} {ratio:>7.4} \
+             {seconds:>9.4}{}",
             reference.planned,
             reference.bound,
             ours as f64 / reference.planned as f64,

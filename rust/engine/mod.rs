@@ -12,7 +12,7 @@
 //! the error of the operation that failed.
 //!
 //! ```
-//! use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently};
+//! use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently, RunOn};
 //! use std::sync::{Arc, Mutex};
 //!
 //! // One order book per share: its orders are filled in order of arrival, shares side by side.
@@ -75,7 +75,7 @@ pub use messages::deleted_variable;
 pub use naive::NaiveEngine;
 pub use operation::{Operation, Repeated, RepeatedAsync, segment};
 pub use priority::{Priority, PriorityQueue};
-pub use push::{CallSite, Prop, Push, RunContext, Var};
+pub use push::{CallSite, Prop, Push, RunContext, RunOn, Var};
 pub use task::Task;
 pub use threaded::{BulkScope, ThreadedEngine, bulk, usable_cores};
 pub use token::{Mark, OnComplete};

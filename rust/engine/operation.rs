@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::engine::access::AccessSet;
 use crate::engine::push::Prop;
-use crate::engine::push::{CallSite, Push, RunContext, Var};
+use crate::engine::push::{CallSite, Push, RunContext, RunOn, Var};
 use crate::engine::task::Task;
 use crate::engine::token::OnComplete;
 use crate::engine::validate::check_count;
@@ -37,7 +37,7 @@ struct Inner {
     writes: Box<[Var]>,
     overwrites: usize,
     prop: Prop,
-    cheap: bool,
+    run_on: RunOn,
     is_deleted: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Operation {
             writes: push.writes.into(),
             overwrites: push.overwrites,
             prop: push.prop,
-            cheap: push.cheap,
+            run_on: push.run_on,
             is_deleted: AtomicBool::new(false),
         }))
     }
@@ -90,7 +90,7 @@ impl Operation {
             overwrites: o.overwrites,
             prop: o.prop,
             priority,
-            cheap: o.cheap,
+            run_on: o.run_on,
             call_site,
             ..Push::new(&o.name, &o.reads, &o.writes)
         };

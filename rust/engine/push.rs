@@ -56,6 +56,28 @@ pub enum Prop {
     NoSkip = 7,
 }
 
+/// Which thread runs an operation. All but the first promise that its function is short (a few
+/// microseconds) and does not block, and count whatever its priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunOn {
+    /// A worker, except where the property says otherwise.
+    #[default]
+    Worker,
+    /// The thread outside the workers whose completion makes it ready, if there is one. For pushers
+    /// that know that the operation has to wait: the push does not ask whether it could run at
+    /// once.
+    Completer,
+    /// The pushing thread if it is ready at the push, else as [`RunOn::Completer`].
+    Pusher,
+}
+
+impl RunOn {
+    /// [`RunOn::Pusher`] for a function that is short and does not block.
+    pub fn pusher_if(is_short: bool) -> Self {
+        if is_short { RunOn::Pusher } else { RunOn::Worker }
+    }
+}
+
 /// Everything about a push except its function.
 #[derive(Clone, Copy)]
 pub struct Push<'a> {
@@ -73,9 +95,8 @@ pub struct Push<'a> {
     pub prop: Prop,
     /// Higher values run earlier among ready operations; negative ones run after all others.
     pub priority: i32,
-    /// Promises that the function is short (a few microseconds) and does not block: it runs on the
-    /// pushing thread if it is ready, whatever its priority.
-    pub cheap: bool,
+    /// The thread that runs it.
+    pub run_on: RunOn,
     /// The operation's name in errors, hooks and reports.
     pub name: &'a str,
     /// Returns the line of the user's program that pushed the operation, for errors and reports.
@@ -95,7 +116,7 @@ impl<'a> Push<'a> {
             overwrites: 0,
             prop: Prop::Normal,
             priority: 0,
-            cheap: false,
+            run_on: RunOn::Worker,
             name,
             call_site: None,
         }

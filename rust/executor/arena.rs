@@ -14,7 +14,7 @@ use crate::graph::{Entry, Place, Plan};
 use crate::lock::{Guard, Lock};
 use crate::ndarray::NDArray;
 use crate::shape::Shape;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -67,8 +67,8 @@ impl Arena {
         let me = token().map_or(0, |token| Arc::as_ptr(&token) as usize);
         if me != 0 && self.pusher.load(Ordering::Relaxed) == me {
             return Err(Error::value(
-                "a monitor or operation of a run cannot run the executor, or one that shares its memory \
-                 (shared_exec): bind another one without sharing",
+                "a monitor or operation of a run cannot run the executor, or one that shares its \
+                 memory (shared_exec): bind another one without sharing",
             ));
         }
         let guard = self.pushing.lock();
@@ -111,10 +111,10 @@ fn arena_array(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<NDArr
 pub struct Memory {
     pub arenas: Vec<ArenaMemory>,
     /// Arrays of variables by node, of which gradients of outputs may be missing.
-    pub variables: HashMap<u32, NDArray>,
+    pub variables: FxHashMap<u32, NDArray>,
     /// Arrays of outputs by entry number, and of what they took over in place: their own memory, so
     /// that they stay where they are.
-    pub outputs: HashMap<usize, NDArray>,
+    pub outputs: FxHashMap<usize, NDArray>,
     /// Gradient arrays by argument.
     pub grads: Vec<Option<NDArray>>,
 }

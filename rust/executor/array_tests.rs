@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{EngineType, Push, Task, create, patiently};
 use crate::error::{Error, Result};
-use crate::ndarray::{NDArray, run_exclusive};
+use crate::ndarray::{Attempt, NDArray, run_exclusive};
 use crate::shape::Shape;
 use crate::tensor::View;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ fn add_one(rt: &Arc<Runtime>, a: &NDArray) {
     let view = a.view().unwrap();
     // SAFETY: run only while the array has no other user.
     let bump = |v: &View| unsafe { v.slice_mut::<f32>() }.iter_mut().for_each(|x| *x += 1.0);
-    if run_exclusive(&[], &[a], true, &mut || bump(&view)) {
+    if run_exclusive(&[], &[a], true, &mut || bump(&view)) == Attempt::Ran {
         return;
     }
     let task = Task::sync(move |_| {

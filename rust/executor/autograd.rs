@@ -322,10 +322,10 @@ fn node_of(record: Recorded) -> Arc<Node> {
 /// The error for writing to an array whose value the tape may need.
 pub fn already_recorded() -> Error {
     Error::value(
-        "Assigning to NDArrays that are already in a computational graph will cause undefined behavior \
-         when evaluating gradients. Please call backward first to clear the graph or do this out side \
-         of a record section. Also note that you cannot use inplace operations like +=, *=, \
-         relu(x, out=x), y[idx]=x, etc inside a record section.",
+        "Assigning to NDArrays that are already in a computational graph will cause undefined \
+         behavior when evaluating gradients. Please call backward first to clear the graph or do \
+         this out side of a record section. Also note that you cannot use inplace operations like \
+         +=, *=, relu(x, out=x), y[idx]=x, etc inside a record section.",
     )
 }
 

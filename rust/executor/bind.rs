@@ -18,7 +18,8 @@ use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{OpReq, OpState};
 use crate::shape::Shape;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -205,8 +206,8 @@ fn request(rt: &Runtime, b: &Binding) -> PlanRequest {
 }
 
 fn check_counts(b: &Binding) -> Result<()> {
-    let args = b.symbol.list_arguments().len();
-    let aux = b.symbol.list_auxiliary_states().len();
+    let (arguments, states) = b.symbol.arguments_and_states();
+    let (args, aux) = (arguments.len(), states.len());
     for (what, got, expected) in [
         ("args", b.args.len(), args),
         ("args_grad", b.grads.len(), args),
@@ -238,8 +239,9 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
         let device = graph.nodes[node as usize].ctx;
         if array.context() != device {
             return Err(Error::value(format!(
-                "argument '{of}': Input array is in {} while binding with ctx={device}. All arguments \
-                 must be in global context ({}) unless group2ctx is specified for cross-device graph.",
+                "argument '{of}': Input array is in {} while binding with ctx={device}. All \
+                 arguments must be in global context ({}) unless group2ctx is specified for \
+                 cross-device graph.",
                 array.context(),
                 b.ctx
             )));
@@ -284,11 +286,11 @@ fn check_operands(plan: &Plan) -> Result<()> {
                 crate::graph::Place::Arena { .. } | crate::graph::Place::Nowhere
             )
         };
-        let arrays = operands.filter(outside).collect::<HashSet<usize>>().len();
+        let arrays = operands.filter(outside).collect::<FxHashSet<usize>>().len();
         if arrays > most {
             return Err(Error::value(format!(
-                "an operator of a graph reads and writes at most {most} arrays from outside of it, this one \
-                 {arrays}"
+                "an operator of a graph reads and writes at most {most} arrays from outside of it, \
+                 this one {arrays}"
             )))
             .at_node(node.op_name(), &node.name);
         }
@@ -357,7 +359,7 @@ fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<V
 /// The arrays of the outputs: their own memory, the same on every run. An output that is an
 /// argument is the argument's array.
 fn outputs(rt: &Arc<Runtime>, plan: &Plan, args: &[NDArray]) -> Result<Vec<NDArray>> {
-    let mut made: HashMap<usize, NDArray> = HashMap::new();
+    let mut made: FxHashMap<usize, NDArray> = FxHashMap::default();
     for (&node, array) in plan.arguments.iter().zip(args) {
         made.insert(plan.graph.entries_of(node as usize).start, array.clone());
     }

@@ -7,12 +7,12 @@ use super::instance::{Instance, InstanceState, Ready};
 use super::places::Places;
 use super::segments::{Mode, Parts, PassInfo, Program};
 use super::transfer::push_copy;
-use crate::engine::{Push, Task};
+use crate::engine::{Push, RunOn, Task};
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
 use crate::operator::{OpReq, OpState};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
 use std::sync::Arc;
@@ -264,7 +264,7 @@ impl Executor {
             if *good && self.failed_with(state, &error) {
                 let push = Push {
                     overwrites: 1,
-                    cheap: true,
+                    run_on: RunOn::Pusher,
                     call_site: Some(&call_site::current),
                     ..Push::new("restore state", &[], &writes)
                 };
@@ -313,8 +313,8 @@ impl Executor {
                     Pass::Forward | Pass::Backward => ("its forward()", "backward()"),
                 };
                 return Err(Error::value(format!(
-                    "another executor that shares this one's memory ran since {began}: the values that \
-                     {needs} needs are gone"
+                    "another executor that shares this one's memory ran since {began}: the values \
+                     that {needs} needs are gone"
                 )));
             }
         }
@@ -366,14 +366,14 @@ impl Executor {
         let plan = &self.plan;
         let args = plan.arguments.iter().zip(&state.args);
         let bound = args.chain(plan.aux.iter().zip(&self.aux));
-        let mut variables: HashMap<u32, NDArray> = bound.map(|(n, a)| (*n, a.clone())).collect();
+        let mut variables: FxHashMap<u32, NDArray> = bound.map(|(n, a)| (*n, a.clone())).collect();
         for (node, array) in plan.head_grads.iter().zip(&state.head_grads) {
             if let (Some(node), Some(array)) = (node, array) {
                 variables.insert(*node, array.clone());
             }
         }
         let heads = plan.outputs.iter().zip(&state.outputs);
-        let mut outputs: HashMap<usize, NDArray> =
+        let mut outputs: FxHashMap<usize, NDArray> =
             heads.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect();
         for (id, place) in plan.place.iter().enumerate() {
             if let Place::Output(head) = place
@@ -438,7 +438,8 @@ impl Executor {
 fn check_whole(state: &InstanceState, all: usize) -> Result<()> {
     match state.next_step {
         ran if ran < all => Err(Error::value(format!(
-            "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} steps"
+            "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} \
+             steps"
         ))),
         _ => Ok(()),
     }

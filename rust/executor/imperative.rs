@@ -1,16 +1,17 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
+use super::call_outputs::{Shapes, Specs, Types, infer, outputs_for};
 use super::call_site;
 use super::inline::{self, Declined, Label};
 use super::on_device::{CallOrigin, Issued};
-use super::run::{Prepared, Running, distinct, prepare};
-use crate::context::{Context, DeviceType};
+use super::run::{PendingCallback, Prepared, Running, distinct, prepare};
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::ndarray::{Base, NDArray};
-use crate::operator::{Attrs, MatchFacts, OpContext, OpDef, OpReq, OpState};
+use crate::operator::{Attrs, OpContext, OpDef, OpReq, OpState, OwnedCall, RandomKey};
 use crate::profiler::{Carried, mode};
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -77,37 +78,16 @@ fn start(
     out: Option<&[&NDArray]>,
     how: &Invoke<'_>,
 ) -> Result<Outcome> {
-    let n_inputs = op.num_inputs(attrs);
-    if inputs.len() != n_inputs && !op.is_backward {
-        let got = inputs.len();
-        let names = op.inputs(attrs);
-        let names = names[..names.len().min(MOST_NAMED)].join(", ");
-        return Err(Error::value(format!(
-            "invalid number of inputs {got}: expected {n_inputs}: {names}"
-        )));
-    }
+    check_count(op, attrs, inputs.len())?;
     let given = out.unwrap_or(&[]);
-    let device = match (inputs.first(), given.first()) {
-        (Some(input), _) => input.context(),
-        (None, Some(output)) if !output.context().shares_memory(how.ctx) => output.context(),
-        _ => how.ctx,
-    };
-    if let Some(i) = inputs.iter().position(|a| !a.context().shares_memory(device)) {
-        return Err(elsewhere("input", i, inputs[i], device));
-    }
-    if let Some(i) = given.iter().position(|a| !a.context().shares_memory(device)) {
-        return Err(elsewhere("output", i, given[i], device));
-    }
-    inputs.iter().try_for_each(|a| a.usable())?;
-    given.iter().try_for_each(|a| a.writable())?;
-    let writable = |i: &usize| inputs.get(*i).map_or(Ok(()), |a| a.writable());
-    op.mutates.with(attrs, |mutated| mutated.iter().try_for_each(writable))?;
+    let device = device_of(inputs, given, how.ctx)?;
+    check_usable(op, attrs, inputs, given)?;
     let specs = match how.like {
         Some(like) => like.into(),
         None => {
             let mut shapes: Shapes = inputs.iter().map(|a| a.shape().clone()).collect();
             let mut types: Types = inputs.iter().map(|a| Some(a.dtype())).collect();
-            infer(op, attrs, &mut shapes, &mut types, out.unwrap_or(&[]))?
+            infer(op, attrs, &mut shapes, &mut types, given)?
         }
     };
     let visible = if op.is_backward { specs.len() } else { op.num_visible_outputs(attrs) };
@@ -117,45 +97,97 @@ fn start(
         given.chain(specs.iter().map(|(shape, dtype)| (*dtype, shape.ndim())))
     };
     let prepared = prepare(rt, op, attrs, device, tensors)?;
-    let state = match (how.state, &op.state) {
-        (Some(state), _) => Some(state.clone()),
-        (None, Some(make)) => {
-            let shapes: Vec<_> = inputs.iter().map(|a| a.shape().clone()).collect();
-            let types: Vec<_> = inputs.iter().map(|a| a.dtype()).collect();
-            let state = make(attrs, device, &shapes, &types)?;
-            let order = NDArray::pending(rt, &Shape::new(&[0]), DType::U8, device)?;
-            let is_of_callback = prepared.is_callback();
-            Some(CallState { state, order, is_of_callback })
-        }
-        (None, None) => None,
+    let state = match how.state {
+        Some(state) => Some(state.clone()),
+        None => new_state(rt, &prepared, inputs, device)?,
     };
+    let ctx = OpContext {
+        is_train: how.is_train,
+        need_grad: how.recording,
+        device,
+        stream: None,
+        random: random_key(rt, &prepared, inputs, &specs, device)?,
+    };
+    let req = match how.req {
+        Some(req) => req.into(),
+        None => SmallVec::from_elem(OpReq::Write, outputs.len()),
+    };
+    let state_of = state.as_ref();
+    let work = Work { prepared, ctx, req, inputs, outputs: &outputs, state: state_of };
+    work.dispatch(rt, how)?;
+    Ok(Outcome { outputs, visible, state })
+}
+
+/// An error if a call has another number of inputs than its operator.
+#[inline]
+fn check_count(op: &OpDef, attrs: &Attrs, got: usize) -> Result<()> {
+    let expected = op.num_inputs(attrs);
+    if got == expected || op.is_backward {
+        return Ok(());
+    }
+    let names = op.inputs(attrs);
+    let names = names[..names.len().min(MOST_NAMED)].join(", ");
+    Err(Error::value(format!("invalid number of inputs {got}: expected {expected}: {names}")))
+}
+
+/// The device of a call: that of its inputs, else of the outputs given, which must all be on it.
+#[inline]
+fn device_of(inputs: &[&NDArray], given: &[&NDArray], default: Context) -> Result<Context> {
+    let device = match (inputs.first(), given.first()) {
+        (Some(input), _) => input.context(),
+        (None, Some(output)) if !output.context().shares_memory(default) => output.context(),
+        _ => default,
+    };
+    for (what, arrays) in [("input", inputs), ("output", given)] {
+        if let Some(i) = arrays.iter().position(|a| !a.context().shares_memory(device)) {
+            return Err(elsewhere(what, i, arrays[i], device));
+        }
+    }
+    Ok(device)
+}
+
+/// An error if an array may not be read, or not be written where the call writes it.
+#[inline]
+fn check_usable(op: &OpDef, attrs: &Attrs, inputs: &[&NDArray], given: &[&NDArray]) -> Result<()> {
+    inputs.iter().try_for_each(|a| a.usable())?;
+    given.iter().try_for_each(|a| a.writable())?;
+    let writable = |i: &usize| inputs.get(*i).map_or(Ok(()), |a| a.writable());
+    op.mutates.with(attrs, |mutated| mutated.iter().try_for_each(writable))
+}
+
+/// The state of a call of a stateful operator.
+#[inline]
+fn new_state(
+    rt: &Arc<Runtime>,
+    prepared: &Prepared<'_>,
+    inputs: &[&NDArray],
+    device: Context,
+) -> Result<Option<CallState>> {
+    let Some(make) = &prepared.op.state else { return Ok(None) };
+    let shapes: Vec<_> = inputs.iter().map(|a| a.shape().clone()).collect();
+    let types: Vec<_> = inputs.iter().map(|a| a.dtype()).collect();
+    let state = make(&prepared.attrs, device, &shapes, &types)?;
+    let order = NDArray::pending(rt, &Shape::new(&[0]), DType::U8, device)?;
+    Ok(Some(CallState { state, order, is_of_callback: prepared.is_callback() }))
+}
+
+/// The random numbers of a call, if it asks for some.
+#[inline]
+fn random_key(
+    rt: &Runtime,
+    prepared: &Prepared<'_>,
+    inputs: &[&NDArray],
+    specs: &Specs,
+    device: Context,
+) -> Result<RandomKey> {
     let shapes = || {
         let inputs = inputs.iter().map(|a| a.shape().clone()).collect();
         (inputs, specs.iter().map(|spec| spec.0.clone()).collect())
     };
-    let random = match op.wants_random(attrs, shapes)? {
+    Ok(match prepared.op.wants_random(&prepared.attrs, shapes)? {
         true => rt.random.reserve(device),
-        false => Default::default(),
-    };
-    let work = Work {
-        prepared,
-        ctx: OpContext {
-            is_train: how.is_train,
-            need_grad: how.recording,
-            device,
-            stream: None,
-            random,
-        },
-        req: match how.req {
-            Some(req) => req.into(),
-            None => SmallVec::from_elem(OpReq::Write, outputs.len()),
-        },
-        inputs,
-        outputs: &outputs,
-        state: state.as_ref(),
-    };
-    work.dispatch(rt, how)?;
-    Ok(Outcome { outputs, visible, state })
+        false => RandomKey::default(),
+    })
 }
 
 /// The error of an array that is not on the device of the call.
@@ -165,138 +197,6 @@ fn elsewhere(what: &str, i: usize, array: &NDArray, device: Context) -> Error {
     Error::value(format!(
         "{what} {i} is on {got}, expected it on {device}: copy it with as_in_context"
     ))
-}
-
-type Specs = SmallVec<[(Shape, DType); 1]>;
-
-type Shapes = SmallVec<[Shape; 2]>;
-
-type Types = SmallVec<[Option<DType>; 4]>;
-
-/// Shapes and dtypes of all outputs, of which some may be `given`.
-#[inline]
-fn infer(
-    op: &OpDef,
-    attrs: &Attrs,
-    in_shapes: &mut [Shape],
-    in_types: &mut [Option<DType>],
-    given: &[&NDArray],
-) -> Result<Specs> {
-    if op.is_backward && op.infer_shape.is_none() {
-        return Err(Error::value("a backward operator runs only for a forward call"));
-    }
-    let n_outputs = op.num_outputs(attrs);
-    let mut out_types: Types = SmallVec::from_elem(None, n_outputs);
-    if let Some(rule) = &op.infer_both {
-        let mut out_shapes: Shapes = (0..n_outputs).map(|_| Shape::unknown()).collect();
-        rule(attrs, (in_shapes, in_types), (&mut out_shapes, &mut out_types))?;
-        return known_specs(out_shapes, out_types);
-    }
-    let known = match &op.infer_type {
-        Some(infer) => infer(attrs, in_types, &mut out_types)?,
-        None => crate::operator::infer::same_type(attrs, in_types, &mut out_types)?,
-    };
-    if !known && out_types.iter().any(Option::is_none) {
-        // Only outputs that the caller passed can still determine it.
-        for (slot, a) in out_types.iter_mut().zip(given) {
-            slot.get_or_insert(a.dtype());
-        }
-    }
-    // Outputs are inferred from the inputs alone first: only then is it the given output that is
-    // wrong.
-    let mut out_shapes: Shapes = (0..n_outputs).map(|_| Shape::unknown()).collect();
-    let rule = op.infer_shape.as_ref().ok_or_else(|| {
-        Error::not_implemented("the operator does not say the shapes of its outputs")
-    })?;
-    let complete = rule(attrs, in_shapes, &mut out_shapes)?;
-    if !complete && !out_shapes.iter().all(Shape::is_known) {
-        for (i, shape) in out_shapes.iter_mut().enumerate() {
-            *shape = given.get(i).map_or(Shape::unknown(), |a| a.shape().clone());
-        }
-        rule(attrs, in_shapes, &mut out_shapes)?;
-    }
-    known_specs(out_shapes, out_types)
-}
-
-fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
-    let mut specs = Specs::new();
-    for (i, (shape, dtype)) in shapes.into_iter().zip(types).enumerate() {
-        let Some(dtype) = dtype else {
-            return Err(Error::type_(format!("the dtype of output {i} cannot be inferred")));
-        };
-        if !shape.is_known() {
-            return Err(Error::value(format!(
-                "the shape {shape} of output {i} cannot be inferred"
-            )));
-        }
-        specs.push((shape, dtype));
-    }
-    Ok(specs)
-}
-
-/// Shapes and dtypes of the outputs of a call on inputs of these.
-pub fn infer_outputs(
-    op: &OpDef,
-    attrs: &Attrs,
-    inputs: &[(Shape, DType)],
-) -> Result<Vec<(Shape, DType)>> {
-    let mut shapes: Shapes = inputs.iter().map(|i| i.0.clone()).collect();
-    let mut types: Types = inputs.iter().map(|i| Some(i.1)).collect();
-    let outputs = infer(op, attrs, &mut shapes, &mut types, &[]);
-    Ok(outputs.map_err(|e| e.in_operator(&op.name))?.into_vec())
-}
-
-/// For every kernel of `op`, a line that says whether it would run on inputs of these shapes and
-/// dtypes, and why.
-pub fn explain_kernels(
-    op: &OpDef,
-    attrs: &Attrs,
-    inputs: &[(Shape, DType)],
-    device: DeviceType,
-) -> Result<String> {
-    let outputs = infer_outputs(op, attrs, inputs)?;
-    let names: Vec<_> = op.inputs(attrs).into_iter().chain(op.outputs(attrs)).collect();
-    let tensors = names.iter().zip(inputs.iter().chain(&outputs));
-    let tensors: Vec<_> =
-        tensors.map(|(name, (s, dtype))| (name.as_str(), *dtype, s.ndim())).collect();
-    let facts = MatchFacts { device, attrs, tensors: &tensors };
-    Ok(op.explain_kernels(&facts).join("\n"))
-}
-
-fn outputs_for(
-    rt: &Arc<Runtime>,
-    specs: &[(Shape, DType)],
-    visible: usize,
-    out: Option<&[&NDArray]>,
-    device: Context,
-) -> Result<SmallVec<[NDArray; 1]>> {
-    if let Some(out) = out {
-        if out.len() != visible && out.len() != specs.len() {
-            return Err(Error::invalid("number of arrays in out", out.len(), visible));
-        }
-        for (i, (a, (shape, dtype))) in out.iter().zip(specs).enumerate() {
-            if a.shape() != shape {
-                return Err(Error::value(format!(
-                    "output {i} has shape {}, expected {shape}",
-                    a.shape()
-                )));
-            }
-            if a.dtype() != *dtype {
-                return Err(Error::type_(format!(
-                    "output {i} has dtype {}, expected {dtype}",
-                    a.dtype()
-                )));
-            }
-        }
-    }
-    specs
-        .iter()
-        .enumerate()
-        .map(|(i, (shape, dtype))| match out.and_then(|o| o.get(i)) {
-            Some(a) => Ok((*a).clone()),
-            None => NDArray::pending(rt, shape, *dtype, device),
-        })
-        .collect()
 }
 
 /// A call that is ready to run.
@@ -377,7 +277,7 @@ impl Work<'_> {
             ctx: self.ctx.device,
             overwrites,
             prop: if callback { Prop::Async } else { Prop::Normal },
-            cheap: !matches!(declined, Declined::NotInline),
+            run_on: declined.run_on(),
             call_site: Some(&call_site::current),
             ..Push::new(&op.name, &reads, &writes)
         };
@@ -393,10 +293,7 @@ impl Work<'_> {
             scope: rt.profiler.carry_scope(),
         };
         let task = match declined {
-            Declined::Failed(error) => {
-                let error = queued.place(error);
-                Task::sync(move |_| Err(error))
-            }
+            Declined::Failed(error) => inline::failed(queued.place(error)),
             _ if callback => Task::asynchronous(move |_, done| queued.start(done)),
             _ => Task::sync(move |_| queued.run().map_err(|e| queued.place(e))),
         };
@@ -478,18 +375,18 @@ impl Queued {
             let result = result.and_then(|()| issued.map_or(Ok(()), Issued::end));
             done.complete(result.map_err(|e| e.at_node(&op.name, &node)));
         };
-        let keep = Arc::new((self.inputs, self.outputs));
         let direct = self.prepared.direct(&inputs, &self.req, &outputs);
-        self.prepared.start_callback(
-            self.ctx,
+        let call = OwnedCall {
+            attrs: Arc::clone(&self.prepared.attrs),
+            ctx: self.ctx,
             state,
-            inputs.into_vec().into(),
-            &self.req,
-            direct,
-            outputs.into_vec().into(),
-            keep,
+            inputs: inputs.into_vec().into(),
+            mutated: self.prepared.mutated.clone(),
+            req: self.req.as_slice().into(),
+            outputs: outputs.into_vec().into(),
+            keep: Arc::new((self.inputs, self.outputs)),
             within,
-            Box::new(end),
-        );
+        };
+        self.prepared.start_callback(PendingCallback { call, direct, done: Box::new(end) });
     }
 }

@@ -5,8 +5,9 @@
 //! passes that answer on to the push instead of asking again.
 
 use crate::context::Context;
+use crate::engine::{Engine, RunOn, Task, Var};
 use crate::error::{Error, Result, guarded};
-use crate::ndarray::{Fresh, NDArray, run_exclusive};
+use crate::ndarray::{Attempt, Fresh, NDArray, run_exclusive};
 use crate::operator::{Attrs, Call, NativeFn, OpContext, OpDef, OpReq};
 use crate::profiler::{Recorder, mode};
 
@@ -20,11 +21,30 @@ const TINY_ELEMS: usize = 512;
 pub enum Declined {
     /// It works on too many elements, on a device, or runs Python code.
     NotInline,
-    /// An array is in use or poisoned, or a hook of the engine is to be notified of every
-    /// operation.
+    /// It is short, but has to be an operation of the engine: an array has a variable, or a hook is
+    /// to be notified of every operation. Whether the arrays are idle was not asked.
+    NotAsked,
+    /// An array is in use or poisoned.
     Busy,
     /// It ran and failed. It must not run again, since it may have written to its outputs.
     Failed(Error),
+}
+
+impl Declined {
+    /// Which thread runs the operation that is pushed instead.
+    pub fn run_on(&self) -> RunOn {
+        match self {
+            Declined::NotInline => RunOn::Worker,
+            Declined::Busy => RunOn::Completer,
+            Declined::NotAsked | Declined::Failed(_) => RunOn::Pusher,
+        }
+    }
+}
+
+/// The task of work that has failed inline: it fails again, so that every failure of work, inline
+/// or not, arrives at a wait.
+pub fn failed(error: Error) -> Task {
+    Task::sync(move |_| Err(error))
 }
 
 /// How the profiler labels the work.
@@ -50,9 +70,9 @@ pub fn run<R>(
     if elems > MAX_ELEMS {
         return Err(Declined::NotInline);
     }
-    let Some(array) = reads.first().or(writes.first()) else { return Err(Declined::Busy) };
+    let Some(array) = reads.first().or(writes.first()) else { return Err(Declined::NotAsked) };
     if array.base().engine.is_hooked() {
-        return Err(Declined::Busy);
+        return Err(Declined::NotAsked);
     }
     let Label { profiler, name, node, device } = label;
     let mut result = None;
@@ -60,11 +80,24 @@ pub fn run<R>(
         let _span = profiler.operator(mode::IMPERATIVE, name, node, device);
         result = Some(guarded(&f));
     };
-    run_exclusive(reads, writes, elems <= TINY_ELEMS, &mut body);
+    let attempt = run_exclusive(reads, writes, elems <= TINY_ELEMS, &mut body);
     match result {
+        None if attempt == Attempt::HasVariable => Err(Declined::NotAsked),
         None => Err(Declined::Busy),
         Some(result) => result.map_err(Declined::Failed),
     }
+}
+
+/// The result of `f`, which reads a few elements of the array, if it is idle.
+pub fn value_if_idle<R>(array: &NDArray, f: impl Fn() -> R) -> Option<R> {
+    let mut value = None;
+    run_exclusive(&[array], &[], true, &mut || value = Some(f()));
+    value
+}
+
+/// Returns true if nothing is pending on the variables, and none is poisoned.
+pub fn are_idle(engine: &dyn Engine, vars: &[Var]) -> bool {
+    vars.is_empty() || engine.try_run_exclusive(&[], vars, &mut || ())
 }
 
 /// Runs an element-wise operator, whose result is an array like its inputs, without inference:

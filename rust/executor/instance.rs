@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::OpState;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 
 /// A program with the memory it lies over.
@@ -132,7 +132,7 @@ impl InstanceState {
         if program.is_some_and(|program| Arc::strong_count(program) > 1) {
             return; // a run is in progress
         }
-        let mut owners: HashMap<*const (), (usize, &OpState)> = HashMap::new();
+        let mut owners: FxHashMap<*const (), (usize, &OpState)> = FxHashMap::default();
         let in_program = program.into_iter().flat_map(|program| program.states());
         for state in self.states.iter().flatten().chain(in_program) {
             owners.entry(Arc::as_ptr(state).cast()).or_insert((0, state)).0 += 1;

@@ -9,7 +9,9 @@ pub mod arena;
 mod array_tests;
 pub mod autograd;
 pub mod bind;
+mod builtins;
 pub mod cached;
+mod call_outputs;
 pub mod call_site;
 mod concurrent;
 #[cfg(test)]
@@ -37,5 +39,5 @@ pub mod step;
 mod tests;
 pub mod transfer;
 
-pub use imperative::{explain_kernels, infer_outputs};
+pub use call_outputs::{explain_kernels, infer_outputs};
 pub use runtime::Runtime;

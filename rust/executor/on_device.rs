@@ -4,7 +4,6 @@
 //! native kernel, and a callback that wants host memory, gets copies on the host; what it wrote is
 //! copied back before the operation ends. Nothing else of the executor knows the difference.
 
-use super::run::Prepared;
 use crate::context::Context;
 use crate::cuda::{Device, Driver, Function, Handle, Operand, Origin, Staged};
 use crate::error::{Error, Result};
@@ -13,13 +12,12 @@ use crate::kernels::copy::add;
 use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{
-    Args, Body, CROSS_DEVICE_COPY, Call, DeviceKernel, DeviceMemory, Done, Grid, Kernel, Launcher,
-    MatchFacts, OpContext, OpDef, OpReq, OpState, Within,
+    Args, Body, CROSS_DEVICE_COPY, Call, DeviceKernel, DeviceMemory, Grid, Kernel, Launcher,
+    MatchFacts, OpDef, OpReq,
 };
 use crate::storage::Block;
 use crate::tensor::View;
 use smallvec::SmallVec;
-use std::any::Any;
 use std::sync::Arc;
 
 /// The device of a call, and whether its kernel runs on the host nevertheless.
@@ -69,65 +67,16 @@ impl OnDevice {
         })
     }
 
-    /// Runs a native kernel.
-    pub fn run(
+    /// Host copies of inputs, of which the kernel modifies some, and outputs.
+    pub fn stage(
         &self,
-        prepared: &Prepared<'_>,
-        ctx: &OpContext,
-        state: Option<&OpState>,
-        inputs: &[View],
-        req: &[OpReq],
-        outputs: &[View],
-    ) -> Result<()> {
-        if !self.on_host {
-            let ctx = OpContext { stream: Some(self.device.stream()), ..*ctx };
-            return prepared.run_on_views(&ctx, state, inputs, req, outputs, Some(&self.device));
-        }
-        let staged = self.stage(prepared, inputs, req, outputs)?;
-        let (inputs, outputs) = staged.views().split_at(inputs.len());
-        prepared.run_on_views(ctx, state, inputs, req, outputs, None)?;
-        staged.write_back()
-    }
-
-    /// Starts a callback on host copies of its operands. It sees a call on the host.
-    pub fn start(
-        &self,
-        prepared: &Prepared<'_>,
-        ctx: OpContext,
-        state: Option<OpState>,
-        inputs: &[View],
-        req: &[OpReq],
-        outputs: &[View],
-        keep: Arc<dyn Any + Send + Sync>,
-        within: Box<dyn Within>,
-        done: Done,
-    ) {
-        let staged = match self.stage(prepared, inputs, req, outputs) {
-            Ok(staged) => Arc::new(staged),
-            Err(e) => return done(Err(e)),
-        };
-        let (given, written) = staged.views().split_at(inputs.len());
-        let (given, written): (Arc<[View]>, Arc<[View]>) = (given.into(), written.into());
-        let ctx = OpContext { device: Context::default(), stream: None, ..ctx };
-        let both: Arc<dyn Any + Send + Sync> = Arc::new((keep.clone(), staged.clone()));
-        let end: Done = Box::new(move |result| {
-            let result = result.and_then(|()| staged.write_back());
-            drop(keep);
-            done(result);
-        });
-        prepared.start_on_views(ctx, state, given, req, None, written, both, within, end, None);
-    }
-
-    /// Host copies of inputs and outputs.
-    fn stage(
-        &self,
-        prepared: &Prepared<'_>,
+        mutated: &[usize],
         inputs: &[View],
         req: &[OpReq],
         outputs: &[View],
     ) -> Result<Staged> {
         let device = Some(&self.device);
-        let mutated = |i: usize| prepared.mutated.contains(&i);
+        let mutated = |i: usize| mutated.contains(&i);
         let input = |(i, view)| Operand { view, device, reads: true, writes: mutated(i) };
         let output = |(view, req): (_, &OpReq)| {
             let (reads, writes) = (*req == OpReq::Add, *req != OpReq::Null);
@@ -278,7 +227,7 @@ impl Launcher for Issuing<'_> {
 }
 
 /// Completes an output on `device` that a kernel wrote to a temporary there: a sum or a copy.
-pub fn settle(device: &Arc<Device>, temporary: &View, output: &View, sum: bool) -> Result<()> {
+pub fn complete(device: &Arc<Device>, temporary: &View, output: &View, sum: bool) -> Result<()> {
     if output.size() == 0 {
         return Ok(());
     }

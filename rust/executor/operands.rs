@@ -1,9 +1,10 @@
 //! The operands of a callback as arrays: fresh ones over the same bytes, with variables of their
-//! own, which order what the callback pushes. The operation is complete when they are quiet; then
+//! own, which order what the callback pushes. The operation is complete when they are idle; then
 //! they are revoked, because the bytes belong to others again.
 
+use super::inline::are_idle;
 use crate::dtype::DType;
-use crate::engine::{Engine, Prop, Push, Task, Var};
+use crate::engine::{Engine, Prop, Push, RunOn, Task, Var};
 use crate::error::Result;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{Done, OpReq, OwnedCall};
@@ -11,12 +12,6 @@ use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Returns true if nothing is pending on the array.
-fn is_quiet(array: &NDArray) -> bool {
-    let quiet = |var| array.base().engine.try_run_exclusive(&[], &[var], &mut || ());
-    array.known_var().is_none_or(quiet)
-}
 
 /// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a
 /// variable.
@@ -92,7 +87,7 @@ impl Operands {
     pub fn are_lent(&self) -> bool {
         self.arrays.iter().any(|array| {
             let own = self.arrays.iter().filter(|a| a.same_chunk(array)).count();
-            array.is_lent_beyond(own) && is_quiet(array)
+            array.is_lent_beyond(own) && are_idle(&*self.engine, array.known_var().as_slice())
         })
     }
 
@@ -110,7 +105,7 @@ impl Operands {
     /// Ends the operation with `result`, once nothing uses the operands any more.
     pub fn finish(self, result: Result<()>, call: OwnedCall, done: Done) {
         let vars = self.vars();
-        if !vars.is_empty() && !self.engine.try_run_exclusive(&[], &vars, &mut || ()) {
+        if !are_idle(&*self.engine, &vars) {
             return self.end_later(&vars, result, done, call);
         }
         let computed = self.end(result);
@@ -144,7 +139,11 @@ impl Operands {
             done(computed);
             Ok(())
         });
-        let push = Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], vars) };
+        let push = Push {
+            prop: Prop::NoSkip,
+            run_on: RunOn::Pusher,
+            ..Push::new("callback end", &[], vars)
+        };
         // A push that is refused drops the task, and with it `done`, which then reports a failure.
         let _ = engine.push(task, push);
     }

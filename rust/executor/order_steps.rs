@@ -7,7 +7,7 @@
 use super::step::Step;
 use crate::engine::Var;
 use crate::graph::{Edges, Plan};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// Steps with the group of each; only neighbours of one group may share a segment.
@@ -61,7 +61,7 @@ fn pairs(plan: &Plan, steps: &[Step]) -> Vec<(u32, u32)> {
 /// pushed.
 fn outside(steps: &[Step], pairs: &mut Vec<(u32, u32)>) {
     // By variable: the last writer, and the readers since.
-    let mut users: HashMap<Var, (Option<u32>, Vec<u32>)> = HashMap::new();
+    let mut users: FxHashMap<Var, (Option<u32>, Vec<u32>)> = FxHashMap::default();
     for (step, at) in steps.iter().zip(0..) {
         for array in &step.reads {
             let (writer, readers) = users.entry(array.var()).or_default();
@@ -89,7 +89,7 @@ fn keys(edges: &Edges, is_callback: &[bool]) -> Vec<(u32, u8, u32)> {
     let callbacks: Vec<usize> = (0..count).filter(|&s| is_callback[s]).collect();
     let (mut number, mut set) = (vec![0u32; count], vec![0u32; count]);
     edges.by_blocks(&callbacks, |_, leads| {
-        let mut known: HashMap<(u32, u64), u32> = HashMap::new();
+        let mut known: FxHashMap<(u32, u64), u32> = FxHashMap::default();
         for s in 0..count {
             number[s] += leads[s].count_ones();
             let next = known.len() as u32;

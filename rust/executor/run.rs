@@ -187,14 +187,21 @@ impl Prepared<'_> {
         req: &[OpReq],
         outputs: &[View],
     ) -> Result<()> {
-        match &self.on_device {
-            None => self.run_on_views(ctx, state, inputs, req, outputs, None),
-            Some(place) => place.run(self, ctx, state, inputs, req, outputs),
+        let Some(place) = &self.on_device else {
+            return self.run_on_views(ctx, state, inputs, req, outputs, None);
+        };
+        if !place.on_host {
+            let ctx = OpContext { stream: Some(place.device.stream()), ..*ctx };
+            return self.run_on_views(&ctx, state, inputs, req, outputs, Some(&place.device));
         }
+        let staged = place.stage(&self.mutated, inputs, req, outputs)?;
+        let (inputs, outputs) = staged.views().split_at(inputs.len());
+        self.run_on_views(ctx, state, inputs, req, outputs, None)?;
+        staged.write_back()
     }
 
     /// As [`Prepared::run_native`], on views that the kernel can use: on `device`, or on the host.
-    pub(super) fn run_on_views(
+    fn run_on_views(
         &self,
         ctx: &OpContext,
         state: Option<&OpState>,
@@ -217,7 +224,7 @@ impl Prepared<'_> {
         }
         let temporaries = Temporaries::new(&plan, outputs, device)?;
         call(&temporaries.views)?;
-        temporaries.settle(&plan, outputs)
+        temporaries.complete(&plan, outputs)
     }
 
     /// Calls the kernel, which is no callback: on `device`, or on the host.
@@ -274,85 +281,79 @@ impl Prepared<'_> {
         self.call(Call { attrs, ctx, state, inputs, req, outputs, memory }, Some(device))
     }
 
-    /// Starts a callback kernel; `done` is called when it has ended and the requests are completed.
-    /// `direct` comes from [`Prepared::direct`] on the same views.
-    #[allow(clippy::too_many_arguments)]
-    pub fn start_callback(
-        &self,
-        ctx: OpContext,
-        state: Option<OpState>,
-        inputs: Arc<[View]>,
-        req: &[OpReq],
-        direct: Option<SmallVec<[OpReq; 4]>>,
-        outputs: Arc<[View]>,
-        keep: Arc<dyn Any + Send + Sync>,
-        within: Box<dyn Within>,
-        done: Done,
-    ) {
+    /// Starts a callback kernel.
+    pub fn start_callback(&self, mut callback: PendingCallback) {
         let device = match &self.on_device {
-            Some(place) if place.on_host => {
-                return place.start(self, ctx, state, &inputs, req, &outputs, keep, within, done);
-            }
+            Some(place) if place.on_host => return self.start_on_copies(place, callback),
             place => place.as_ref().map(|place| &place.device),
         };
-        let ctx = OpContext { stream: device.map(|device| device.stream()), ..ctx };
-        self.start_on_views(ctx, state, inputs, req, direct, outputs, keep, within, done, device);
+        callback.call.ctx.stream = device.map(|device| device.stream());
+        self.start_on_views(callback, device);
+    }
+
+    /// Starts a callback on host copies of its operands. It sees a call on the host.
+    fn start_on_copies(&self, place: &OnDevice, callback: PendingCallback) {
+        let PendingCallback { mut call, done, .. } = callback;
+        let staged = match place.stage(&self.mutated, &call.inputs, &call.req, &call.outputs) {
+            Ok(staged) => Arc::new(staged),
+            Err(e) => return done(Err(e)),
+        };
+        let (given, written) = staged.views().split_at(call.inputs.len());
+        (call.inputs, call.outputs) = (given.into(), written.into());
+        (call.ctx.device, call.ctx.stream) = (Context::default(), None);
+        let keep = call.keep.clone();
+        call.keep = Arc::new((keep.clone(), staged.clone()));
+        let done: Done = Box::new(move |result| {
+            let result = result.and_then(|()| staged.write_back());
+            drop(keep);
+            done(result);
+        });
+        self.start_on_views(PendingCallback { call, direct: None, done }, None);
     }
 
     /// As [`Prepared::start_callback`], on views that the callback can use: on `device`, or on the
     /// host.
-    pub(super) fn start_on_views(
-        &self,
-        ctx: OpContext,
-        state: Option<OpState>,
-        inputs: Arc<[View]>,
-        req: &[OpReq],
-        direct: Option<SmallVec<[OpReq; 4]>>,
-        outputs: Arc<[View]>,
-        keep: Arc<dyn Any + Send + Sync>,
-        within: Box<dyn Within>,
-        done: Done,
-        device: Option<&Arc<Device>>,
-    ) {
-        let Body::Callback(callback) = &self.kernel.body else {
+    fn start_on_views(&self, callback: PendingCallback, device: Option<&Arc<Device>>) {
+        let PendingCallback { mut call, direct, done } = callback;
+        let Body::Callback(kernel) = &self.kernel.body else {
             done(Err(Error::internal("a native kernel cannot start as a callback")));
             return;
         };
-        let (attrs, mutated) = (Arc::clone(&self.attrs), self.mutated.clone());
         if let Some(req) = direct {
-            let call = OwnedCall { attrs, ctx, state, inputs, mutated, req, outputs, keep, within };
-            callback.start(call, done);
+            kernel.start(OwnedCall { req, ..call }, done);
             return;
         }
-        let plan: SmallVec<[(OpReq, After); 4]> = (req.iter().zip(&*outputs).enumerate())
-            .map(|(i, (r, o))| self.arrange(i, *r, &inputs, o))
+        let outputs = call.outputs.clone();
+        let plan: SmallVec<[(OpReq, After); 4]> = (call.req.iter().zip(&*outputs).enumerate())
+            .map(|(i, (r, o))| self.arrange(i, *r, &call.inputs, o))
             .collect();
-        let asked = plan.iter().map(|p| p.0).collect();
         let temporaries = match Temporaries::new(&plan, &outputs, device) {
             Ok(temporaries) => Arc::new(temporaries),
             Err(e) => return done(Err(e)),
         };
+        call.req = plan.iter().map(|p| p.0).collect();
+        call.outputs = temporaries.views.clone();
         // The callback's operands may outlive the call: they keep real memory and temporaries
         // alike.
-        let both: Arc<dyn Any + Send + Sync> = Arc::new((keep, temporaries.clone()));
-        let call = OwnedCall {
-            attrs,
-            ctx,
-            state,
-            inputs,
-            mutated,
-            req: asked,
-            outputs: temporaries.views.clone(),
-            keep: both.clone(),
-            within,
-        };
-        let settle = move |result: Result<()>| {
-            let result = result.and_then(|()| temporaries.settle(&plan, &outputs));
+        let both: Arc<dyn Any + Send + Sync> = Arc::new((call.keep, temporaries.clone()));
+        call.keep = both.clone();
+        let complete = move |result: Result<()>| {
+            let result = result.and_then(|()| temporaries.complete(&plan, &outputs));
             drop(both);
             done(result);
         };
-        callback.start(call, Box::new(settle));
+        kernel.start(call, Box::new(complete));
     }
+}
+
+/// A call of a callback that is about to start.
+pub struct PendingCallback {
+    /// With the requests that the outputs have in the end.
+    pub call: OwnedCall,
+    /// From [`Prepared::direct`] on the same views.
+    pub direct: Option<SmallVec<[OpReq; 4]>>,
+    /// Called when the kernel has ended and the requests are completed.
+    pub done: Done,
 }
 
 /// The run of a callback: part of its operation, and recorded by the profiler on the thread that
@@ -445,14 +446,15 @@ impl Temporaries {
         Ok(Temporaries { memory, views, device: device.cloned() })
     }
 
-    fn settle(&self, plan: &[(OpReq, After)], outputs: &[View]) -> Result<()> {
+    /// Adds or copies the temporaries to the outputs that they stood for.
+    fn complete(&self, plan: &[(OpReq, After)], outputs: &[View]) -> Result<()> {
         for ((p, temporary), output) in plan.iter().zip(&*self.views).zip(outputs) {
             match (p.1, &self.device) {
                 (After::Nothing | After::Forget, _) => {}
                 (After::Add, None) => add(temporary, output),
                 (After::Copy, None) => copy(temporary, output),
                 (after, Some(device)) => {
-                    on_device::settle(device, temporary, output, after == After::Add)?;
+                    on_device::complete(device, temporary, output, after == After::Add)?;
                 }
             }
         }

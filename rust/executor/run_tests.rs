@@ -1,6 +1,6 @@
 //! Tests of write requests as kernels see them.
 
-use super::run::prepare;
+use super::run::{PendingCallback, prepare};
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::NaiveEngine;
@@ -12,6 +12,7 @@ use crate::operator::{
     Body, Callback, Done, Kernel, OpContext, OpDef, OpReq, OwnedCall, Value, Within,
 };
 use crate::ops::testing::Tensor;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Copies its input as requested, and keeps the requests.
@@ -48,9 +49,19 @@ fn asked_to_add(op: &Arc<OpDef>, seen: &Lock<Vec<OpReq>>, times: i64) -> Result<
     let direct = prepared.direct(&inputs, &req, &outputs);
     let context = OpContext::default();
     let (inputs, outputs) = (Arc::new(inputs), Arc::new(outputs));
-    let (keep, here) = (Arc::new(()), Box::new(Here));
+    let call = OwnedCall {
+        attrs: attrs.clone(),
+        ctx: context,
+        state: None,
+        inputs,
+        mutated: SmallVec::new(),
+        req: req.into_iter().collect(),
+        outputs,
+        keep: Arc::new(()),
+        within: Box::new(Here),
+    };
     let done: Done = Box::new(|result| result.unwrap());
-    prepared.start_callback(context, None, inputs, &req, direct, outputs, keep, here, done);
+    prepared.start_callback(PendingCallback { call, direct, done });
     let seen = seen.lock().pop();
     Ok((seen.unwrap(), y.values()))
 }

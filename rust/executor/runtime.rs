@@ -1,6 +1,5 @@
 //! All that a program runs on, as a value.
 
-use super::control_flow;
 use super::resource::RandomStreams;
 use crate::cuda;
 use crate::engine::{self, Engine};
@@ -10,7 +9,7 @@ use crate::operator::Registry;
 use crate::plugin::Libraries;
 use crate::profiler;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Engine and pool, operators and random numbers. The one that Python uses lives in the binding.
 pub struct Runtime {
@@ -27,26 +26,18 @@ pub struct Runtime {
 pub type Blocking = fn(&mut (dyn FnMut() + Send));
 
 impl Runtime {
-    /// A runtime with the built-in operators on `engine`, where callbacks need no lock.
-    pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
-        Self::with_blocking(engine, |f| f())
-    }
-
-    /// A runtime with the built-in operators on `engine`.
-    pub fn with_blocking(engine: Arc<dyn Engine>, blocking: Blocking) -> Arc<Self> {
-        Arc::new_cyclic(|runtime| {
-            let registry = crate::ops::builtins();
-            for def in control_flow::definitions(runtime) {
-                registry.add(def).expect("operators have different names");
-            }
-            registry.end_of_builtins();
-            Runtime {
-                blocking,
-                base: Arc::new(Base::new(engine)),
-                registry: Arc::new(registry),
-                random: RandomStreams::default(),
-                libraries: Libraries::default(),
-            }
+    /// A runtime on `engine`, with the operators that `registry` makes for it.
+    pub fn with_operators(
+        engine: Arc<dyn Engine>,
+        blocking: Blocking,
+        registry: impl FnOnce(&Weak<Runtime>) -> Registry,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|runtime| Runtime {
+            blocking,
+            base: Arc::new(Base::new(engine)),
+            registry: Arc::new(registry(runtime)),
+            random: RandomStreams::default(),
+            libraries: Libraries::default(),
         })
     }
 }

@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A segment with no more work than this runs on the thread that pushes it.
-const CHEAP_STEPS: usize = 24;
-const CHEAP_BYTES: usize = 16 << 10;
+const SHORT_STEPS: usize = 24;
+const SHORT_BYTES: usize = 16 << 10;
 
 /// A segment of several steps uses no more arrays from outside; what an operation can name beyond
 /// these is left to arenas and other segments.
@@ -39,7 +39,7 @@ pub struct Segment {
     /// Another callback of the pass could run at the same time.
     pub has_peers: bool,
     /// Short enough to run on the thread that pushes it.
-    pub cheap: bool,
+    pub is_short: bool,
     pub name: String,
 }
 
@@ -251,9 +251,9 @@ impl Segmenter<'_> {
         let callback = steps.first().is_some_and(|step| step.is_callback());
         Segment {
             device: steps.first().map_or_else(Context::default, |s| s.device),
-            cheap: !callback
-                && steps.len() <= CHEAP_STEPS
-                && bytes <= CHEAP_BYTES
+            is_short: !callback
+                && steps.len() <= SHORT_STEPS
+                && bytes <= SHORT_BYTES
                 && steps.iter().all(|step| step.is_on_host()),
             callback,
             has_peers: false,

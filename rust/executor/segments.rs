@@ -7,19 +7,19 @@
 
 use super::arena::Memory;
 use super::call_site;
-use super::on_device::settle;
+use super::on_device::complete;
 use super::places::Places;
-use super::run::{Prepared, Running};
+use super::run::{PendingCallback, Prepared, Running};
 use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
 use super::step::Step;
 use super::transfer::copy_between;
-use crate::engine::{OnComplete, Prop, Push, Task, Var};
+use crate::engine::{OnComplete, Prop, Push, RunOn, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::Plan;
 use crate::kernels::copy::copy;
 use crate::ndarray::{Base, NDArray};
-use crate::operator::{OpContext, OpReq, OpState, RandomKey};
+use crate::operator::{Done, OpContext, OpReq, OpState, OwnedCall, RandomKey};
 use crate::profiler::{Span, mode};
 use std::ops::Range;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ impl Program {
         let overwrites = if forward { arenas.len() } else { 0 };
         let push = Push {
             overwrites,
-            cheap: true,
+            run_on: RunOn::Pusher,
             call_site: Some(&call_site::current),
             ..Push::new("begin a pass", &[], arenas)
         };
@@ -231,7 +231,7 @@ impl Program {
         let push = Push {
             ctx: segment.device,
             overwrites: segment.overwrites,
-            cheap: segment.cheap,
+            run_on: RunOn::pusher_if(segment.is_short),
             // A callback only starts: when it is ready it may run in this very push.
             prop: if segment.callback { Prop::Async } else { Prop::Normal },
             call_site: Some(&call_site::current),
@@ -275,7 +275,7 @@ impl Program {
             for (state, own) in &step.spared {
                 match own.device()? {
                     None => copy(state, &own.view()?),
-                    Some(device) => settle(device, state, &own.view()?, false)?,
+                    Some(device) => complete(device, state, &own.view()?, false)?,
                 }
             }
             let state = step.state.as_ref();
@@ -336,7 +336,7 @@ impl Program {
             device: step.device,
             has_peers,
         });
-        let named: crate::operator::Done = Box::new(move |result| {
+        let named: Done = Box::new(move |result| {
             let step = &program.steps[at];
             let result = result.and_then(|()| program.end_step(step));
             done.complete(result.map_err(|e| program.place(step, e)));
@@ -358,17 +358,19 @@ impl Program {
                 Arc::new((self.memory.clone(), own, run.places.clone()))
             }
         };
-        step.prepared.start_callback(
+        let prepared = &step.prepared;
+        let call = OwnedCall {
+            attrs: Arc::clone(&prepared.attrs),
             ctx,
-            step.state.clone(),
+            state: step.state.clone(),
             inputs,
-            &step.req,
-            step.direct.clone(),
+            mutated: prepared.mutated.clone(),
+            req: step.req.as_slice().into(),
             outputs,
             keep,
             within,
-            named,
-        );
+        };
+        prepared.start_callback(PendingCallback { call, direct: step.direct.clone(), done: named });
     }
 
     /// The states of its steps, with repetitions.

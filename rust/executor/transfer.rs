@@ -4,7 +4,7 @@ use super::call_site;
 use super::inline::{self, Declined, Label};
 use super::on_device::with_host_views;
 use super::run::distinct;
-use crate::engine::{CallSite, OnComplete, Push, Task, Var};
+use crate::engine::{CallSite, OnComplete, Push, RunOn, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, add, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
@@ -57,11 +57,13 @@ fn push_run(
     let base = target.base();
     let ctx = target.context();
     let label = Label { profiler: &base.profiler, name, node: "", device: ctx };
-    let cheap = match inline::run(label, sources, &[target], elems, || run(sources, target)) {
-        Ok(()) => return Ok(()),
-        Err(Declined::Failed(error)) => return Err(error.at_node(name, "")),
-        Err(declined) => !matches!(declined, Declined::NotInline),
-    };
+    let inline = inline::run(label, sources, &[target], elems, || run(sources, target));
+    let Err(declined) = inline else { return Ok(()) };
+    let run_on = declined.run_on();
+    if let Declined::Failed(error) = declined {
+        let task = inline::failed(error.in_operator(name));
+        return push_task(name, sources, target, whole, run_on, task);
+    }
     let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
     let to = target.clone();
     let scope = base.profiler.carry_scope();
@@ -71,7 +73,7 @@ fn push_run(
         let from: SmallVec<[&NDArray; 1]> = from.iter().collect();
         run(&from, &to).map_err(|e| e.in_operator(name))
     });
-    push_task(name, sources, target, whole, cheap, task)
+    push_task(name, sources, target, whole, run_on, task)
 }
 
 /// An error if an array may not be used so.
@@ -90,7 +92,7 @@ fn push_task(
     sources: &[&NDArray],
     target: &NDArray,
     whole: bool,
-    cheap: bool,
+    run_on: RunOn,
     task: Task,
 ) -> Result<()> {
     let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
@@ -99,7 +101,7 @@ fn push_task(
     let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
     let overwrites = usize::from(overwrites);
     let (ctx, call_site): (_, Option<CallSite<'_>>) = (target.context(), Some(&call_site::current));
-    let push = Push { ctx, overwrites, cheap, call_site, ..Push::new(name, &reads, &writes) };
+    let push = Push { ctx, overwrites, run_on, call_site, ..Push::new(name, &reads, &writes) };
     target.base().engine.push(task, push)
 }
 
@@ -118,7 +120,7 @@ fn push_device_copy(source: &NDArray, target: &NDArray) -> Result<()> {
         };
         from.start_copy(&to, Box::new(end));
     });
-    push_task(name, &[source], target, true, false, task)
+    push_task(name, &[source], target, true, RunOn::Worker, task)
 }
 
 fn views<A: Borrow<NDArray>>(arrays: &[A]) -> Result<SmallVec<[View; 1]>> {

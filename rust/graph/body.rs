@@ -4,13 +4,12 @@
 //! into copies of a symbol, static graphs and backward nodes. They never change.
 
 use super::static_graph::Graph;
-use super::symbol::Symbol;
+use super::symbol::{NodeMap, Symbol};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef};
 use crate::shape::Shape;
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A place in the lists of a symbol.
@@ -36,7 +35,7 @@ impl Subgraph {
     fn new(symbol: Symbol) -> Result<Subgraph> {
         let graph = Graph::from_symbol(&symbol)?;
         let aux = symbol.variables(true);
-        let aux: HashMap<_, usize> = aux.iter().map(Arc::as_ptr).zip(0..).collect();
+        let aux: NodeMap<usize> = aux.iter().map(Arc::as_ptr).zip(0..).collect();
         let mut arguments = 0..;
         let all = symbol.all_variables();
         let place = |node| match aux.get(&Arc::as_ptr(node)) {

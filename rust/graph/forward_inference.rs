@@ -2,7 +2,7 @@
 //! a program has to bind.
 
 use super::passes::devices::of_group;
-use super::plan::PlanRequest;
+use super::request::PlanRequest;
 use super::static_graph::{Entry, Graph};
 use crate::context::Context;
 use crate::dtype::DType;

@@ -28,12 +28,12 @@ impl Symbol {
 
     /// Names of the variables that no operator modifies, in depth-first order; names may repeat.
     pub fn list_arguments(&self) -> Vec<String> {
-        self.variables(false).iter().map(|n| n.name()).collect()
+        self.arguments_and_states().0.iter().map(|n| n.name()).collect()
     }
 
     /// Names of the variables that an operator modifies, in depth-first order.
     pub fn list_auxiliary_states(&self) -> Vec<String> {
-        self.variables(true).iter().map(|n| n.name()).collect()
+        self.arguments_and_states().1.iter().map(|n| n.name()).collect()
     }
 
     /// Names of all variables, in depth-first order.

@@ -7,6 +7,7 @@
 
 mod body;
 mod check;
+mod flatten;
 mod forward_inference;
 mod infer;
 mod inspect;
@@ -15,9 +16,11 @@ pub mod passes;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod planner;
 mod print;
 mod reach;
 mod report;
+mod request;
 mod static_graph;
 mod symbol;
 #[cfg(test)]
@@ -28,9 +31,11 @@ pub use check::check;
 pub use forward_inference::{ArraySpec, arrays_to_bind};
 pub use infer::Inferred;
 pub use json::{Links, Loaded, load_graph, load_json};
-pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
+pub use plan::plan;
+pub use planner::Plan;
 pub use print::dump;
 pub use reach::Edges;
 pub use report::PlannedEntry;
+pub use request::{Place, PlanOptions, PlanRequest};
 pub use static_graph::{Dict, Entry, Graph, Node, empty_attrs};
 pub use symbol::{Create, Cut, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

@@ -403,6 +403,12 @@ fn debug_str_lists_nodes_inputs_and_attributes() {
     let net = op(&r, "BatchNorm", "bn", &[var("x")]);
     let text = net.debug_str().unwrap();
     assert!(text.starts_with("Symbol Outputs:\n\toutput[0]=bn(0)\nVariable:x\n"), "{text}");
-    assert!(text.contains("Op:BatchNorm, Name=bn\nInputs:\n\targ[0]=x(0) version=0\n\targ[1]=bn_moving_mean(0) version=1"), "{text}");
+    assert!(
+        text.contains(
+            "Op:BatchNorm, Name=bn\nInputs:\n\targ[0]=x(0) version=0\n\targ[1]=bn_moving_mean(0) \
+             version=1"
+        ),
+        "{text}"
+    );
     assert_eq!(var("x").debug_str().unwrap(), "Variable:x\n");
 }

@@ -1,6 +1,7 @@
 //! A plan as data, and an executor's graph as text.
 
-use super::plan::{Place, Plan};
+use super::planner::Plan;
+use super::request::Place;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::operator::OpReq;

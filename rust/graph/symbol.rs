@@ -5,19 +5,20 @@
 //! composed symbol copies its graph first. All traversals are iterative, and so is dropping a
 //! symbol, because a graph may be 100,000 nodes deep.
 
+mod create;
 mod cut;
 mod inputs;
 
+pub use create::Create;
 pub use cut::Cut;
 pub(super) use inputs::fill_inputs;
 use inputs::{arrange_inputs, check_mutated};
 
-use super::body::Subgraph;
 use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::RwLockReadGuard;
 
@@ -51,6 +52,11 @@ pub struct SymEntry {
     pub node: Arc<SymNode>,
     pub index: u32,
 }
+
+/// Values by node. A walk asks for one at every edge, and nobody chooses addresses that collide: a
+/// multiplication is hash enough.
+pub type NodeMap<V> = FxHashMap<*const SymNode, V>;
+pub type NodeSet = FxHashSet<*const SymNode>;
 
 /// Heads into the graph.
 #[derive(Clone, Default)]
@@ -188,21 +194,6 @@ pub fn stored_key(key: &str) -> String {
     if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_owned() }
 }
 
-/// Arguments of [`Symbol::create`].
-#[derive(Default)]
-pub struct Create<'a> {
-    /// Parameters as given; those with [`HIDDEN_KEYS`] become attributes.
-    pub params: &'a [(&'a str, Value)],
-    /// The node's name, already chosen by the name manager.
-    pub name: &'a str,
-    /// Attributes.
-    pub dict: Dict,
-    pub args: &'a [Symbol],
-    pub kwargs: &'a [(String, Symbol)],
-    /// The graphs that the node holds.
-    pub bodies: Vec<Symbol>,
-}
-
 impl Symbol {
     pub fn from_node(node: Arc<SymNode>) -> Symbol {
         let visible = node.num_visible_outputs() as u32;
@@ -220,40 +211,6 @@ impl Symbol {
     /// One symbol with the heads of several.
     pub fn group(symbols: &[Symbol]) -> Symbol {
         Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }
-    }
-
-    /// Creates a node of operator `op`. Missing inputs become variables `<name>_<input>`.
-    pub fn create(op: &Arc<OpDef>, with: Create<'_>) -> Result<Symbol> {
-        let name = with.name;
-        let (hidden, mut params): (Vec<_>, Vec<_>) =
-            with.params.iter().cloned().partition(|(key, _)| HIDDEN_KEYS.contains(key));
-        if let Some(count) = op.key_var_num_args.as_deref()
-            && !params.iter().any(|p| p.0 == count)
-        {
-            if !with.kwargs.is_empty() && !with.args.is_empty() {
-                return Err(Error::type_(
-                    "inputs of a variable number are given either as positional or keyword \
-                     arguments, not both",
-                )
-                .at_node(&op.name, name));
-            }
-            params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
-        }
-        let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
-        let bodies = Subgraph::all(op, with.bodies).map_err(|e| e.at_node(&op.name, name))?;
-        let attrs = attrs.with_bodies(bodies);
-        let hidden = hidden.into_iter().map(|(k, v)| (k.to_owned(), v.to_string()));
-        let own = with.dict.into_iter().chain(hidden);
-        let mut dict: Dict = own.map(|(k, v)| (stored_key(&k), v)).collect();
-        for (k, v) in &params {
-            dict.insert((*k).to_owned(), v.to_string());
-        }
-        let mut node = SymNode::new(Some(op.clone()), name.to_owned(), Arc::new(attrs));
-        node.set_dict(Arc::new(dict));
-        let given = arrange_inputs(&node, op, with.args, with.kwargs)
-            .map_err(|e| e.at_node(&op.name, name))?;
-        fill_inputs(&mut node, op, given).map_err(|e| e.at_node(&op.name, name))?;
-        Ok(Symbol::from_node(Arc::new(node)))
     }
 
     /// The operator of the head alone: a symbol that takes its inputs when it is composed; `None`
@@ -310,7 +267,7 @@ impl Symbol {
         {
             return Err(Error::value("Variable cannot be composed"));
         }
-        let mut replace: HashMap<*const SymNode, SymEntry> = HashMap::new();
+        let mut replace = NodeMap::<SymEntry>::default();
         if !args.is_empty() {
             let variables = self.positional_variables();
             if variables.len() != args.len() {
@@ -347,9 +304,9 @@ impl Symbol {
     /// last head and the last input, so `v1 - exp(v2)` has `v2` before `v1`.
     pub fn positional_variables(&self) -> Vec<Arc<SymNode>> {
         let arguments = self.variables(false);
-        let mut waiting: HashSet<_> = arguments.iter().map(Arc::as_ptr).collect();
+        let mut waiting: NodeSet = arguments.iter().map(Arc::as_ptr).collect();
         let mut found = Vec::with_capacity(arguments.len());
-        let mut seen: HashSet<*const SymNode> = HashSet::new();
+        let mut seen = NodeSet::default();
         let mut stack: Vec<Arc<SymNode>> = self.outputs.iter().map(|e| e.node.clone()).collect();
         while let Some(node) = stack.pop() {
             if !seen.insert(Arc::as_ptr(&node)) {
@@ -367,12 +324,12 @@ impl Symbol {
 
     /// A copy that shares no node with this symbol.
     pub fn deep_copy(&self) -> Result<Symbol> {
-        self.copy_with(&HashMap::new())
+        self.copy_with(&NodeMap::default())
     }
 
-    fn copy_with(&self, replace: &HashMap<*const SymNode, SymEntry>) -> Result<Symbol> {
-        let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
-        let entry = |copies: &HashMap<*const SymNode, Arc<SymNode>>, e: &SymEntry| {
+    fn copy_with(&self, replace: &NodeMap<SymEntry>) -> Result<Symbol> {
+        let mut copies = NodeMap::<Arc<SymNode>>::default();
+        let entry = |copies: &NodeMap<Arc<SymNode>>, e: &SymEntry| {
             let at = Arc::as_ptr(&e.node);
             match (replace.get(&at), copies.get(&at)) {
                 (Some(new), _) => Ok(new.clone()),
@@ -408,18 +365,23 @@ impl Symbol {
 
     /// All nodes in depth-first post order: inputs before their consumers, heads in order.
     pub fn nodes(&self) -> Vec<Arc<SymNode>> {
+        self.walk().into_iter().cloned().collect()
+    }
+
+    /// As [`Symbol::nodes`], borrowed.
+    pub fn walk(&self) -> Vec<&Arc<SymNode>> {
         let mut order = Vec::new();
-        let mut seen: HashSet<*const SymNode> = HashSet::new();
-        let mut stack: Vec<(Arc<SymNode>, usize)> = Vec::new();
+        let mut seen = NodeSet::default();
+        let mut stack: Vec<(&Arc<SymNode>, usize)> = Vec::new();
         for head in &self.outputs {
             if seen.insert(Arc::as_ptr(&head.node)) {
-                stack.push((head.node.clone(), 0));
+                stack.push((&head.node, 0));
             }
             while let Some((node, at)) = stack.last_mut() {
-                let next = node.predecessor(*at).cloned();
+                let next = node.predecessor(*at);
                 *at += 1;
                 match next {
-                    Some(n) if seen.insert(Arc::as_ptr(&n)) => stack.push((n, 0)),
+                    Some(n) if seen.insert(Arc::as_ptr(n)) => stack.push((n, 0)),
                     Some(_) => {}
                     None => order.extend(stack.pop().map(|(node, _)| node)),
                 }
@@ -430,19 +392,26 @@ impl Symbol {
 
     /// All variables in depth-first order.
     pub fn all_variables(&self) -> Vec<Arc<SymNode>> {
-        self.nodes().into_iter().filter(|n| n.is_variable()).collect()
+        self.walk().into_iter().filter(|n| n.is_variable()).cloned().collect()
     }
 
     /// With `aux` the variables that an operator modifies, else all other variables.
     pub fn variables(&self, aux: bool) -> Vec<Arc<SymNode>> {
-        let nodes = self.nodes();
-        let mut mutated: HashSet<*const SymNode> = HashSet::new();
+        let (arguments, states) = self.arguments_and_states();
+        let chosen = if aux { states } else { arguments };
+        chosen.into_iter().cloned().collect()
+    }
+
+    /// The variables in depth-first order: those that no operator modifies, and the others.
+    pub fn arguments_and_states(&self) -> (Vec<&Arc<SymNode>>, Vec<&Arc<SymNode>>) {
+        let nodes = self.walk();
+        let mut mutated = NodeSet::default();
         for node in &nodes {
             for i in node.mutated_inputs() {
                 mutated.extend(node.inputs.get(i).map(|e| Arc::as_ptr(&e.node)));
             }
         }
-        let wanted = |n: &Arc<SymNode>| n.is_variable() && mutated.contains(&Arc::as_ptr(n)) == aux;
-        nodes.into_iter().filter(wanted).collect()
+        let variables = nodes.into_iter().filter(|n| n.is_variable());
+        variables.partition(|n| !mutated.contains(&Arc::as_ptr(n)))
     }
 }

@@ -1,7 +1,7 @@
 //! The augmentations of `ImageRecordIter`, in MXNet's order: shorter edge, rotation and its kin,
 //! padding, crop, colour.
 
-use super::colour::{Hls, shift_hls};
+use super::colour::{Hls, each_pixel, shift_hls};
 use super::decode::{MAX_PIXELS, Picture};
 use super::params::AugmentParam;
 use super::random::Draws;
@@ -323,20 +323,6 @@ impl AugmentParam {
             let alpha = [0, 1, 2].map(|_| draws.normal() * f64::from(self.pca_noise));
             let add = LIGHTING.map(|row| row.iter().zip(alpha).map(|(e, a)| e * a).sum::<f64>());
             each_pixel(picture, |pixel| [0, 1, 2].map(|i| pixel[i] + add[i]));
-        }
-    }
-}
-
-/// Changes the pixels of a picture of three or four channels; grey ones have no colour.
-pub fn each_pixel(picture: &mut Picture, f: impl Fn([f64; 3]) -> [f64; 3]) {
-    let channels = picture.extent.channels;
-    if channels < 3 {
-        return;
-    }
-    for pixel in picture.samples.chunks_exact_mut(channels) {
-        let new = f([0, 1, 2].map(|i| f64::from(pixel[i])));
-        for (sample, new) in pixel.iter_mut().zip(new) {
-            *sample = new.round() as u8;
         }
     }
 }

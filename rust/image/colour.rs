@@ -1,8 +1,22 @@
-//! Shifts of hue, lightness and saturation, in the units of OpenCV's 8-bit HLS.
+//! Changes of colours, pixel by pixel; shifts of hue, lightness and saturation, in the units of
+//! OpenCV's 8-bit HLS.
 
-use super::augment::each_pixel;
 use super::decode::Picture;
 use crate::kernels::image::colour::{from_hls, to_hls};
+
+/// Changes the pixels of a picture of three or four channels; grey ones have no colour.
+pub fn each_pixel(picture: &mut Picture, f: impl Fn([f64; 3]) -> [f64; 3]) {
+    let channels = picture.extent.channels;
+    if channels < 3 {
+        return;
+    }
+    for pixel in picture.samples.chunks_exact_mut(channels) {
+        let new = f([0, 1, 2].map(|i| f64::from(pixel[i])));
+        for (sample, new) in pixel.iter_mut().zip(new) {
+            *sample = new.round() as u8;
+        }
+    }
+}
 
 /// What is added: to the hue, of which 180 are a circle, and to lightness and saturation from 0 to
 /// 255.

@@ -69,7 +69,8 @@ impl Objects {
         let bad = |what: &str| {
             let begin = &labels[..labels.len().min(8)];
             Error::value(format!(
-                "invalid label {begin:?}: expected [header width, object width, objects ...], {what}"
+                "invalid label {begin:?}: expected [header width, object width, objects ...], \
+                 {what}"
             ))
         };
         let &[first, second, ..] = labels else { return Err(bad("at least two numbers")) };

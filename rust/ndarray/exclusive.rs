@@ -3,27 +3,41 @@
 use super::{Base, NDArray};
 use crate::engine::Var;
 
+/// What became of an attempt to run work on idle arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    Ran,
+    /// An array is in use or poisoned.
+    Busy,
+    /// Nobody asked: an array has a variable, which only tiny work may hold.
+    HasVariable,
+}
+
 /// Runs `f` now if nothing is pending on the arrays and none is poisoned, excluding every other use
-/// of them meanwhile. Returns whether `f` ran. Only for work of a few microseconds: arrays that
-/// already have a variable hold up every push meanwhile, so they are accepted only if `f` is
-/// `tiny`, far shorter than a task.
+/// of them meanwhile. Only for work of a few microseconds: arrays that already have a variable hold
+/// up every push meanwhile, so they are accepted only if `f` is `tiny`, far shorter than a task.
 pub fn run_exclusive(
     reads: &[&NDArray],
     writes: &[&NDArray],
     tiny: bool,
     f: &mut dyn FnMut(),
-) -> bool {
+) -> Attempt {
     let mut latches = EnteredLatches::new(reads, writes);
     if !latches.enter() {
-        return false;
+        return Attempt::Busy;
     }
     match latches.base {
         None => {
             f();
-            true
+            Attempt::Ran
         }
-        Some(_) if !tiny => false,
-        Some(base) => base.engine.try_run_exclusive(&latches.read_vars, &latches.write_vars, f),
+        Some(_) if !tiny => Attempt::HasVariable,
+        Some(base) => {
+            match base.engine.try_run_exclusive(&latches.read_vars, &latches.write_vars, f) {
+                true => Attempt::Ran,
+                false => Attempt::Busy,
+            }
+        }
     }
 }
 

@@ -78,8 +78,8 @@ impl NDArray {
             return Ok(());
         }
         Err(Error::value(
-            "this array is read-only: an input of the running operator, or the memory of a read-only \
-             NumPy array",
+            "this array is read-only: an input of the running operator, or the memory of a \
+             read-only NumPy array",
         ))
     }
 

@@ -3,7 +3,7 @@
 use super::NDArray;
 use super::access_latch::AccessLatch;
 use super::device::HostCopy;
-use crate::engine::{Poll, Push, Task};
+use crate::engine::{Poll, Push, RunOn, Task};
 use crate::error::{Error, Result};
 use crate::tensor::View;
 
@@ -83,7 +83,11 @@ impl NDArray {
         if self.is_whole() && self.readable().is_err() {
             // The bytes are good now: an empty operation that overwrites the variable says so.
             let writes = [self.var()];
-            let push = Push { overwrites: 1, cheap: true, ..Push::new("overwrite", &[], &writes) };
+            let push = Push {
+                overwrites: 1,
+                run_on: RunOn::Pusher,
+                ..Push::new("overwrite", &[], &writes)
+            };
             self.base().engine.push(Task::nothing(), push)?;
         }
         Ok(())

@@ -65,8 +65,8 @@ impl OpDef {
         let (takes, gives) = (self.num_inputs(&attrs), self.num_visible_outputs(&attrs));
         if alone && (takes, gives) != (n_inputs, n_wanted) {
             let text = format!(
-                "it has {takes} inputs and {gives} outputs, expected {n_inputs} inputs, as passed by \
-                 the gradient rule, and {n_wanted} outputs, one for each input of '{}'",
+                "it has {takes} inputs and {gives} outputs, expected {n_inputs} inputs, as passed \
+                 by the gradient rule, and {n_wanted} outputs, one for each input of '{}'",
                 of.name
             );
             return Err(self.refused_by(of, Error::value(text)));

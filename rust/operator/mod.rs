@@ -15,6 +15,7 @@ pub mod infer;
 mod kernel;
 mod listed;
 mod literal;
+mod paragraphs;
 mod param;
 mod parse;
 pub mod property;
@@ -34,6 +35,7 @@ pub use kernel::{
     OpContext, OpState, OwnedCall, Within,
 };
 pub use listed::Listed;
+pub use paragraphs::wrapped;
 pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};
 pub use registry::Registry;
 pub use request::{OpReq, RandomKey, ResourceRequest, Resources};

@@ -1,16 +1,10 @@
 //! How many arrays each argument of a call has: the parameters that say so, and what they mean.
 
 use super::abi;
-use super::decl::{ArgDecl, OpDecl};
+use super::decl::{ArgDecl, NUM_ARGS, OUT_COUNTS, OpDecl};
 use super::reading::MOST_ARRAYS;
 use crate::error::{Error, Result};
 use crate::operator::{ARG_COUNTS, Field, FieldType, Schema, Value, share_out};
-
-/// Inputs of operators that take any number are counted by this parameter, unless they name one.
-pub const NUM_ARGS: &str = "num_args";
-
-/// The parameter that counts the arrays of each output argument.
-pub const OUT_COUNTS: &str = "out_counts";
 
 /// The parameters: the attributes, then those that count arrays.
 pub fn schema(op: &OpDecl) -> Schema {

@@ -3,12 +3,17 @@
 
 use super::abi;
 use super::condition::condition;
-use super::counts::{NUM_ARGS, OUT_COUNTS};
 use super::library::Library;
 use super::reading::{MOST_ARRAYS, damaged, needed, structs, texts};
 use crate::error::{Error, Result};
 use crate::operator::{ARG_COUNTS, CountedArg, Field, FieldType, Match, Value, dtype_names};
 use std::sync::Arc;
+
+/// Inputs of operators that take any number are counted by this parameter, unless they name one.
+pub const NUM_ARGS: &str = "num_args";
+
+/// The parameter that counts the arrays of each output argument.
+pub const OUT_COUNTS: &str = "out_counts";
 
 /// Keywords of every call, and the parameters that count arrays: attributes cannot have these
 /// names.
@@ -214,8 +219,8 @@ impl OpDecl {
         for name in self.attrs.iter().map(|a| &a.field.name) {
             if RESERVED.contains(&name.as_str()) && self.count_attr.as_ref() != Some(name) {
                 return Err(Error::value(format!(
-                    "invalid name '{name}': expected another one, since every call has a use of its \
-                     own for it"
+                    "invalid name '{name}': expected another one, since every call has a use of \
+                     its own for it"
                 )));
             }
         }

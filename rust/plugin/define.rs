@@ -2,8 +2,8 @@
 
 use super::abi;
 use super::call::call;
-use super::counts::{NUM_ARGS, schema};
-use super::decl::{ArgDecl, GradDecl, KernelDecl, OpDecl};
+use super::counts::schema;
+use super::decl::{ArgDecl, GradDecl, KernelDecl, NUM_ARGS, OpDecl};
 use super::frame::{Frame, Slot};
 use super::gradient::gradient;
 use super::inference::add_inference;
@@ -261,8 +261,8 @@ fn add_kernels(def: &mut OpDef, parts: &Parts) -> Result<()> {
             def.kernels.iter().find(|k| k.matches == matches && k.priority == decl.calls.priority);
         if let Some(twin) = twin {
             return Err(Error::value(format!(
-                "two kernels have the condition {matches} at priority {}: '{}' and one more; expected \
-                 another condition or priority",
+                "two kernels have the condition {matches} at priority {}: '{}' and one more; \
+                 expected another condition or priority",
                 twin.priority, twin.name
             ))
             .in_operator(&def.name));

@@ -192,7 +192,8 @@ impl<'a> Frame<'a> {
             _ => {
                 let kind = if side == abi::INPUT { "inputs" } else { "outputs" };
                 Err(Error::index(format!(
-                    "invalid number {i} of an array: expected 0 to {} ({n} {kind} are known to this function)",
+                    "invalid number {i} of an array: expected 0 to {} ({n} {kind} are known to \
+                     this function)",
                     n as i64 - 1
                 )))
             }

@@ -256,8 +256,8 @@ unsafe extern "C" fn add_inplace(ctx: *mut Ctx, input: i32, output: i32, same: i
                 |side: usize, i: i32| usize::try_from(i).ok().filter(|i| *i < names[side].len());
             let (Some(input), Some(output)) = (known(0, input), known(1, output)) else {
                 return Err(Error::index(format!(
-                    "invalid in-place pair ({input}, {output}): expected one of {} inputs and one of \
-                     {} outputs",
+                    "invalid in-place pair ({input}, {output}): expected one of {} inputs and one \
+                     of {} outputs",
                     names[0].len(),
                     names[1].len()
                 )));
@@ -315,8 +315,8 @@ unsafe extern "C" fn random(ctx: *mut Ctx, first: u64, n: u64, words: *mut u64) 
         status(ctx, |frame| {
             if !frame.op.has(abi::RANDOM) && frame.op.calls.resources.is_none() {
                 return Err(Error::value(
-                    "random numbers were not requested: register the operator with RSNET_RANDOM, or \
-                     ask for them by add_random",
+                    "random numbers were not requested: register the operator with RSNET_RANDOM, \
+                     or ask for them by add_random",
                 ));
             }
             let key = frame.random;

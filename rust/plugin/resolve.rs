@@ -58,7 +58,8 @@ fn value(name: &str, text: &str, op: &OpDecl) -> Result<String> {
     })?;
     let value = attr.field.ty.coerce(&Value::Str(text.to_owned())).ok_or_else(|| {
         Error::value(format!(
-            "invalid value '{text}' of attribute '{name}' in the condition of a kernel: expected {}",
+            "invalid value '{text}' of attribute '{name}' in the condition of a kernel: expected \
+             {}",
             attr.field.ty.display()
         ))
     })?;

@@ -176,7 +176,8 @@ impl Kind<'_> {
         let [total, min, max, avg] = self.values(f);
         let count = f.count;
         format!(
-            "{name}: {{\"Count\": {count}, \"Total\": {total}, \"Min\": {min}, \"Max\": {max}, \"Avg\": {avg}}}"
+            "{name}: {{\"Count\": {count}, \"Total\": {total}, \"Min\": {min}, \"Max\": {max}, \
+             \"Avg\": {avg}}}"
         )
     }
 }

@@ -226,7 +226,8 @@ macro_rules! slots {
             fn set_fresh_grad(&self, state: bool) -> PyResult<()> {
                 match self.tracked().entry() {
                     Some(entry) if entry.set_fresh(state) => Ok(()),
-                    _ => Err(PyValueError::new_err("an array without a gradient has no _fresh_grad")),
+                    _ => Err(PyValueError::new_err("an array without a gradient has no \
+                                                    _fresh_grad")),
                 }
             }
 
@@ -317,6 +318,7 @@ macro_rules! slots {
 
             /// Pushes a copy of a region of `source` to a region of this array: offsets, extents
             /// and steps in elements.
+            #[expect(clippy::too_many_arguments, reason = "the arguments of a Python function")]
             fn _copy_region(
                 &self,
                 py: Python<'_>,

@@ -179,8 +179,8 @@ impl Function {
         Err(to_py(
             outputs.py(),
             &Error::value(format!(
-                "operator '{op}': the function replaced {results}[{i}] by another object, which leaves \
-                 the output as it was: write {results}[{i}][:] = value or \
+                "operator '{op}': the function replaced {results}[{i}] by another object, which \
+                 leaves the output as it was: write {results}[{i}][:] = value or \
                  {assign}({results}[{i}], req[{i}], value)"
             )),
         ))

@@ -13,8 +13,8 @@ use std::ffi::CString;
 /// Warns that an operator runs on the host for arrays on a device.
 pub fn warn_of_host(operator: &str) -> Result<()> {
     let text = format!(
-        "operator '{operator}' has no CUDA kernel for this call: it runs on the host, through copies \
-         of its arrays (rsnet.cuda.operators_on_host() lists all such operators)"
+        "operator '{operator}' has no CUDA kernel for this call: it runs on the host, through \
+         copies of its arrays (rsnet.cuda.operators_on_host() lists all such operators)"
     );
     let text = CString::new(text).unwrap_or_default();
     Python::attach(|py| {

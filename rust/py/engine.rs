@@ -15,7 +15,7 @@ use super::once_cell::interned;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{Operation, Prop, Push, Var};
+use crate::engine::{Operation, Prop, Push, RunOn, Var};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
@@ -122,6 +122,7 @@ fn new_variable() -> Variable {
 /// ['fetch', 'print']
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of a Python function")]
 fn push_sync<'py>(
     py: Python<'py>,
     r#fn: Option<Bound<'py, PyAny>>,
@@ -170,6 +171,7 @@ fn push_sync<'py>(
 /// ['answer', 'thanks']
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of a Python function")]
 fn push_async<'py>(
     py: Python<'py>,
     r#fn: Bound<'py, PyAny>,
@@ -241,7 +243,7 @@ fn new_operator<'py>(
         })?;
     }
     let prop = prop.unwrap_or(Prop::Normal);
-    let push = Push { prop, cheap: true, ..Push::new(name, &reads, &writes) };
+    let push = Push { prop, run_on: RunOn::Pusher, ..Push::new(name, &reads, &writes) };
     let engine = &runtime().engine;
     let function = r#fn.map(|f| {
         let name = kept_name.clone().unbind();

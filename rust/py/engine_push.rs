@@ -9,7 +9,7 @@ use super::error::IntoPy;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{OnComplete, Prop, Push, Task, Var};
+use crate::engine::{OnComplete, Prop, Push, RunOn, Task, Var};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -61,7 +61,7 @@ impl Pushing<'_> {
             prop: self.prop,
             priority: self.priority,
             // The task itself only hands the function on, or does nothing.
-            cheap: true,
+            run_on: RunOn::Pusher,
             call_site: Some(&find_call_site),
             ..Push::new(name, self.reads, self.writes)
         }

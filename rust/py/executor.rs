@@ -136,6 +136,7 @@ impl PyExecutor {
 #[pymethods]
 impl PyExecutor {
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of a Python function")]
     fn bind(
         symbol: &PySymbol,
         ctx: &Bound<'_, PyAny>,

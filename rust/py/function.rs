@@ -164,7 +164,8 @@ impl OpFunction {
         }
         if !positional.is_empty() && !by_name.is_empty() {
             return Err(PyTypeError::new_err(format!(
-                "{}() only accepts input Symbols either as positional or keyword arguments, not both",
+                "{}() only accepts input Symbols either as positional or keyword arguments, not \
+                 both",
                 self.name
             )));
         }

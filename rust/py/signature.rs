@@ -1,7 +1,10 @@
 //! Names, text signature and documentation of operator functions: the same of `nd` and of `sym`.
 
-use crate::operator::OpDef;
+use crate::operator::{OpDef, wrapped};
 use std::fmt::Write;
+
+/// The columns that documentation is wrapped to.
+const WIDTH: usize = 88;
 
 /// Returns true if the operator takes any number of arrays.
 pub fn is_variadic(op: &OpDef) -> bool {
@@ -22,8 +25,9 @@ pub fn array_arguments(op: &OpDef) -> Vec<String> {
 /// Appends an entry of the section of parameters.
 fn document(text: &mut String, name: &str, ty: &str, doc: &str) {
     let _ = writeln!(text, "{name} : {ty}");
-    if !doc.is_empty() {
-        let _ = writeln!(text, "    {doc}");
+    for line in wrapped(doc, WIDTH - 4).lines() {
+        let indent = if line.is_empty() { "" } else { "    " };
+        let _ = writeln!(text, "{indent}{line}");
     }
 }
 
@@ -50,7 +54,7 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
     }
     text.push_str(if symbol { "name=None, attr=None, out=None" } else { "out=None, name=None" });
     text.push_str(", **kwargs)\n--\n\n");
-    text.push_str(&op.doc);
+    text.push_str(&wrapped(&op.doc, WIDTH));
     text.push_str("\n\nParameters\n----------\n");
     for d in &op.input_docs {
         let ty = d.ty.replace("NDArray-or-Symbol", if symbol { "Symbol" } else { "NDArray" });
@@ -64,7 +68,10 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
         text.push_str("\nReturns\n-------\nSymbol\n    The result symbol.\n");
     } else {
         text.push_str("out : NDArray, optional\n    The output NDArray to hold the result.\n");
-        text.push_str("\nReturns\n-------\nout : NDArray or list of NDArrays\n    The output of this function.\n");
+        text.push_str(
+            "\nReturns\n-------\nout : NDArray or list of NDArrays\n    The output of this \
+             function.\n",
+        );
     }
     text
 }
@@ -72,9 +79,9 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
 /// Returns true if Python can show the name in a signature. Arguments named like keywords (`in`,
 /// `lambda`) are passed by position or by `**`.
 fn is_showable(name: &str) -> bool {
-    const KEYWORDS: &str = " False None True and as assert async await break class continue def del elif \
-                            else except finally for from global if import in is lambda nonlocal not or \
-                            pass raise return try while with yield ";
+    const KEYWORDS: &str = " False None True and as assert async await break class continue def \
+                            del elif else except finally for from global if import in is lambda \
+                            nonlocal not or pass raise return try while with yield ";
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.chars().all(word)
         && name.starts_with(|c: char| !c.is_ascii_digit())

@@ -2,7 +2,7 @@
 
 use rsnet::Context;
 use rsnet::engine::{
-    Engine, NaiveEngine, Push, Task, ThreadedEngine, Var, bulk, patiently, segment,
+    Engine, NaiveEngine, Push, RunOn, Task, ThreadedEngine, Var, bulk, patiently, segment,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -396,7 +396,7 @@ fn a_completion_runs_cheap_operations_on_its_thread_and_no_others() {
         })
     };
     let reads = [v];
-    let cheap = Push { cheap: true, ..Push::new("cheap", &reads, &[]) };
+    let cheap = Push { run_on: RunOn::Pusher, ..Push::new("cheap", &reads, &[]) };
     let starts = Push { prop: Prop::Async, ..Push::new("starts", &reads, &[]) };
     (0..100).for_each(|_| engine.push(tells("cheap"), cheap).unwrap());
     engine.push(tells("starts"), starts).unwrap();

@@ -2,7 +2,7 @@
 //! shutdown, priorities.
 
 use rsnet::engine::{
-    Engine, NaiveEngine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, bulk, patiently,
+    Engine, NaiveEngine, OnComplete, Prop, Push, RunOn, Task, ThreadedEngine, Var, bulk, patiently,
     segment,
 };
 use rsnet::{Error, Result};
@@ -371,7 +371,12 @@ fn a_panic_of_an_asynchronous_function_is_reported() {
             let (a, b) = (engine.new_variable(), engine.new_variable());
             let (writes, next) = ([a], [b]);
             let task = Task::asynchronous(|_, _token| panic!("step {} of asking", 3));
-            engine.push(task, Push { cheap, ..Push::new("asks", &[], &writes) }).unwrap();
+            engine
+                .push(
+                    task,
+                    Push { run_on: RunOn::pusher_if(cheap), ..Push::new("asks", &[], &writes) },
+                )
+                .unwrap();
             engine.push(nothing(), Push::new("reads", &writes, &next)).unwrap();
             let error = wait(&*engine, b).unwrap_err();
             assert_eq!(
@@ -390,7 +395,12 @@ fn a_panic_of_an_asynchronous_function_is_reported() {
                 give.send(token).unwrap();
                 panic!("step 4");
             });
-            engine.push(task, Push { cheap, ..Push::new("gives", &[], &[c]) }).unwrap();
+            engine
+                .push(
+                    task,
+                    Push { run_on: RunOn::pusher_if(cheap), ..Push::new("gives", &[], &[c]) },
+                )
+                .unwrap();
             wait(&*engine, c).unwrap();
             completer.join().unwrap();
         }

@@ -2,7 +2,8 @@
 //! call the engine, hooks, tokens that are not completed.
 
 use rsnet::engine::{
-    Engine, Event, HookEvent, NaiveEngine, OnComplete, Push, Task, ThreadedEngine, Var, patiently,
+    Engine, Event, HookEvent, NaiveEngine, OnComplete, Push, RunOn, Task, ThreadedEngine, Var,
+    patiently,
 };
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ fn run_here(
 ) {
     let inner = engine.clone();
     let task = Task::sync(move |_| f(&*inner));
-    engine.push(task, Push { cheap: true, ..Push::new("here", &[], writes) }).unwrap();
+    engine.push(task, Push { run_on: RunOn::Pusher, ..Push::new("here", &[], writes) }).unwrap();
 }
 
 fn wait(engine: &dyn Engine, var: Var) -> Result<()> {
@@ -106,7 +107,7 @@ fn a_wait_for_all_inside_an_operation_raises_the_errors_of_its_own_pushes_only()
         run_here(&engine, &[writes], move |engine| {
             for task in [Task::nothing(), fails()] {
                 let writes = [own];
-                let push = Push { cheap: true, ..Push::new("own", &[], &writes) };
+                let push = Push { run_on: RunOn::Pusher, ..Push::new("own", &[], &writes) };
                 engine.push(task, push).unwrap();
                 let r = engine.wait_for_all(&mut patiently());
                 tell.lock().unwrap().push(r.err().map(|e| e.operator().unwrap().to_owned()));

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use rsnet::engine::{
-    Engine, NaiveEngine, Operation, Prop, Push, Repeated, Task, ThreadedEngine, Var, patiently,
-    segment,
+    Engine, NaiveEngine, Operation, Prop, Push, Repeated, RunOn, Task, ThreadedEngine, Var,
+    patiently, segment,
 };
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -239,7 +239,7 @@ impl Machine<'_> {
         let (reads, writes) = (names(&op.reads), names(&op.writes));
         let push = Push {
             overwrites: op.overwrites,
-            cheap: op.cheap,
+            run_on: RunOn::pusher_if(op.cheap),
             prop: op.prop,
             ..Push::new("again", &reads, &writes)
         };
@@ -323,7 +323,7 @@ impl Machine<'_> {
         let name = format!("op{}", i % 5);
         let push = Push {
             overwrites,
-            cheap: op.cheap,
+            run_on: RunOn::pusher_if(op.cheap),
             prop: op.prop,
             priority: op.priority,
             ..Push::new(&name, &reads, &writes)

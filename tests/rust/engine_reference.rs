@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use rsnet::Error;
-use rsnet::engine::{Engine, NaiveEngine, Prop, Push, Task, ThreadedEngine, Var, patiently};
+use rsnet::engine::{Engine, NaiveEngine, Prop, Push, RunOn, Task, ThreadedEngine, Var, patiently};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -222,7 +222,12 @@ fn run(engine: &dyn Engine, n: usize, steps: &[Step]) -> Outcome {
                 });
                 let prop = if op.no_skip { Prop::NoSkip } else { Prop::Normal };
                 let cheap = op.cheap;
-                let push = Push { overwrites, prop, cheap, ..Push::new("op", &reads, &writes) };
+                let push = Push {
+                    overwrites,
+                    prop,
+                    run_on: RunOn::pusher_if(cheap),
+                    ..Push::new("op", &reads, &writes)
+                };
                 engine.push(task, push).unwrap();
             }
             Step::Replace(v, is_token) => {

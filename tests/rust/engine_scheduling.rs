@@ -1,6 +1,6 @@
 //! What the threaded engine runs when: endless chains, priorities, cheap operations, late readers.
 
-use rsnet::engine::{Engine, Priority, Prop, Push, Task, ThreadedEngine, Var, patiently};
+use rsnet::engine::{Engine, Priority, Prop, Push, RunOn, Task, ThreadedEngine, Var, patiently};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
@@ -63,7 +63,7 @@ fn cheap_operations_run_as_soon_as_they_are_ready_and_see_their_priority() {
     let (gate, held, told) = (engine.new_variable(), Arc::new(Mutex::new(None)), Arc::default());
     let (here, keep) = (thread::current().id(), held.clone());
     let holds = Task::asynchronous(move |_, token| *keep.lock().unwrap() = Some(token));
-    engine.push(holds, Push { cheap: true, ..Push::new("holds", &[], &[gate]) }).unwrap();
+    engine.push(holds, Push { run_on: RunOn::Pusher, ..Push::new("holds", &[], &[gate]) }).unwrap();
     let push_all = |reads: &[_]| {
         let mut all: Vec<_> = [-1, 2, 0, -5, 1, 0].map(|p| (Prop::Normal, p)).into();
         all.extend([(Prop::CpuPrioritized, 0), (Prop::DeleteVar, -1)]);
@@ -74,7 +74,8 @@ fn cheap_operations_run_as_soon_as_they_are_ready_and_see_their_priority() {
                 told.lock().unwrap().push(run.priority);
                 Ok(())
             });
-            let push = Push { cheap: true, prop, priority, ..Push::new("short", reads, &[]) };
+            let push =
+                Push { run_on: RunOn::Pusher, prop, priority, ..Push::new("short", reads, &[]) };
             engine.push(task, push).unwrap();
         }
         std::mem::take(&mut *told.lock().unwrap())
@@ -108,7 +109,7 @@ fn a_wait_for_all_covers_operations_that_other_threads_run_inside_their_pushes()
                     Ok(())
                 });
                 s.spawn(move || {
-                    let cheap = Push { cheap: true, ..Push::new("here", &[], &var) };
+                    let cheap = Push { run_on: RunOn::Pusher, ..Push::new("here", &[], &var) };
                     engine.push(runs, cheap).unwrap();
                 });
                 begun_here.recv().unwrap();

@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 const CURRENT: &str = r#"{"nodes": [
     {"op": "null", "name": "data", "inputs": []},
     {"op": "null", "name": "w", "attrs": {"__lr_mult__": "2.0"}, "inputs": []},
-    {"op": "Convolution", "name": "c", "attrs": {"kernel": "(3, 3)", "num_filter": "4", "no_bias": "True"},
+    {"op": "Convolution", "name": "c",
+     "attrs": {"kernel": "(3, 3)", "num_filter": "4", "no_bias": "True"},
      "inputs": [[0, 0, 0], [1, 0, 0]]},
     {"op": "null", "name": "bn_gamma", "inputs": []},
     {"op": "null", "name": "bn_beta", "inputs": []},
@@ -20,7 +21,8 @@ const CURRENT: &str = r#"{"nodes": [
     {"op": "BatchNorm", "name": "bn", "attrs": {"eps": "0.001"},
      "inputs": [[2, 0, 0], [3, 0, 0], [4, 0, 0], [5, 0, 1], [6, 0, 1]]},
     {"op": "SliceChannel", "name": "s", "attrs": {"num_outputs": "2"}, "inputs": [[7, 0, 0]]},
-    {"op": "Concat", "name": "j", "attrs": {"num_args": "2", "dim": "1"}, "inputs": [[8, 0, 0], [8, 1, 0]]}],
+    {"op": "Concat", "name": "j", "attrs": {"num_args": "2", "dim": "1"},
+     "inputs": [[8, 0, 0], [8, 1, 0]]}],
     "arg_nodes": [0, 1, 3, 4, 5, 6], "node_row_ptr": [0, 1, 2, 3, 4, 5, 6, 7, 10, 12, 13],
     "heads": [[9, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}"#;
 

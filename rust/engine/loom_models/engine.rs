@@ -2,7 +2,7 @@
 
 use super::{Payload, check};
 use crate::engine::sync::{AtomicUsize, Lock};
-use crate::engine::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, patiently};
+use crate::engine::{Engine, OnComplete, Prop, Push, RunOn, Task, ThreadedEngine, Var, patiently};
 use crate::error::Error;
 use crate::fork_join::Team;
 use loom::thread;
@@ -124,7 +124,7 @@ fn runs_off_worker(
                 Ok(())
             });
             let writes = [v];
-            let push = Push { cheap: true, ..Push::new("elsewhere", &[], &writes) };
+            let push = Push { run_on: RunOn::Pusher, ..Push::new("elsewhere", &[], &writes) };
             engine.push(task, push).unwrap();
         }
     });
@@ -172,7 +172,7 @@ fn loom_slots_are_reused_while_a_task_ends() {
         let other = Arc::new(Payload::default());
         for (n, before) in [(1, 0), (10, 1)] {
             let writes = [w];
-            let push = Push { cheap: true, ..Push::new("cheap", &[], &writes) };
+            let push = Push { run_on: RunOn::Pusher, ..Push::new("cheap", &[], &writes) };
             engine.push(adds(&other, n, before), push).unwrap();
         }
         assert_eq!(other.get(), 11); // both ran in their pushes

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::engine::access::AccessSet;
 use crate::engine::data::variables::explain;
 use crate::engine::engine::Engine;
-use crate::engine::push::{Prop, Push, RunContext, Var};
+use crate::engine::push::{Prop, Push, RunContext, RunOn, Var};
 use crate::engine::task::Task;
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current;
@@ -26,7 +26,14 @@ struct GatheredCall {
     task: Task,
     name: Box<str>,
     call_site: Option<Arc<str>>,
-    is_cheap: bool,
+    is_short: bool,
+}
+
+impl GatheredCall {
+    /// Returns true if running it only hands a function to another thread.
+    fn only_starts(&self) -> bool {
+        self.is_short && self.task.is_asynchronous()
+    }
 }
 
 /// Maximum number of gathered functions that the operation's call site lists.
@@ -87,8 +94,8 @@ impl Batch {
         let push = Push {
             ctx: self.ctx,
             overwrites: *overwrites,
-            // Starting functions that are handed off is cheap, however many they are.
-            cheap: calls.iter().all(|s| s.is_cheap && s.task.is_asynchronous()),
+            // Starting functions that are handed off takes little time, however many they are.
+            run_on: RunOn::pusher_if(calls.iter().all(GatheredCall::only_starts)),
             call_site: Some(&|| call_site.clone()),
             ..Push::new("ImperativeBulk", reads, writes)
         };
@@ -256,7 +263,7 @@ impl Core {
             task,
             name: push.name.into(),
             call_site: push.call_site.and_then(|line| line()),
-            is_cheap: push.cheap,
+            is_short: push.run_on != RunOn::Worker,
         };
         let add = |bulk: &mut Bulk| {
             bulk.ctx = push.ctx;

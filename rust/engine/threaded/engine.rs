@@ -290,6 +290,7 @@ impl Drop for ThreadedEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::RunOn;
     use crate::engine::engine::patiently;
 
     /// Guards contract 5: after errors the fast path costs what it did before the first one.
@@ -326,10 +327,10 @@ mod tests {
         let vars = [engine.new_variable(), engine.new_variable()];
         let inner = engine.clone();
         let outer = Task::sync(move |_| {
-            let cheap = Push { cheap: true, ..Push::new("inner", &[], &vars[1..]) };
+            let cheap = Push { run_on: RunOn::Pusher, ..Push::new("inner", &[], &vars[1..]) };
             inner.push(Task::nothing(), cheap)
         });
-        let cheap = Push { cheap: true, ..Push::new("outer", &[], &vars[..1]) };
+        let cheap = Push { run_on: RunOn::Pusher, ..Push::new("outer", &[], &vars[..1]) };
         engine.push(outer, cheap).unwrap();
         for _ in 0..1000 {
             engine.push(Task::nothing(), cheap).unwrap();
@@ -354,7 +355,7 @@ mod tests {
                         ended.recv().unwrap();
                         Ok(())
                     });
-                    let cheap = Push { cheap: true, ..Push::new("here", &[], &var) };
+                    let cheap = Push { run_on: RunOn::Pusher, ..Push::new("here", &[], &var) };
                     engine.push(task, cheap).unwrap();
                 });
                 begun.recv().unwrap();

@@ -10,7 +10,7 @@ use crate::engine::data::slot_allocator::SlotAllocator;
 use crate::engine::data::task_slab::SpareSlots;
 use crate::engine::data::variables;
 use crate::engine::hook::Event;
-use crate::engine::push::{Prop, Push, Var};
+use crate::engine::push::{Prop, Push, RunOn, Var};
 use crate::engine::slow_path;
 use crate::engine::task::Task;
 use crate::engine::threaded::core::{Core, PushState};
@@ -23,7 +23,18 @@ use std::sync::atomic::Ordering;
 /// Returns true if the push may run its task inline.
 #[inline(always)]
 fn may_run_inline(push: &Push<'_>) -> bool {
-    push.cheap || matches!(push.prop, Prop::Async | Prop::DeleteVar) && push.priority == 0
+    push.run_on == RunOn::Pusher
+        || matches!(push.prop, Prop::Async | Prop::DeleteVar) && push.priority == 0
+}
+
+/// What became of a task that may run inline.
+enum Opened {
+    /// It has no predecessors: its pusher runs it.
+    Inline(TaskRef),
+    /// It is queued, and ready or waiting for others.
+    Queued { is_ready: bool },
+    /// It has to wait, and nothing has changed: its call site is to be looked up first.
+    Nothing,
 }
 
 impl Core {
@@ -33,82 +44,122 @@ impl Core {
     /// the stall report asks for it; and outside the lock, because the lookup may run Python.
     #[inline(always)]
     pub fn push_task(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
-        let call_site = push.call_site;
+        let Some(find) = push.call_site else {
+            return match may_run_inline(push) {
+                true => self.run_or_enqueue(task, push, None, true),
+                false => self.enqueue(task, push, None),
+            };
+        };
         if !may_run_inline(push) {
-            return self.enqueue(task, push, call_site.and_then(|line| line()));
+            return self.enqueue(task, push, find());
         }
-        let wants_line = call_site.is_some()
-            && (task.is_asynchronous()
-                || self.slow_path.load(Ordering::Relaxed) & slow_path::CALL_SITES != 0);
-        let line = if wants_line { call_site.and_then(|line| line()) } else { None };
-        match self.open_inline(push, line) {
-            Ok(opened) => {
-                self.run_inline(opened, task, call_site);
-                Ok(())
-            }
-            Err(line) => self.enqueue_not_idle(task, push, line),
+        let is_needed = task.is_asynchronous()
+            || self.slow_path.load(Ordering::Relaxed) & slow_path::CALL_SITES != 0;
+        let call_site = if is_needed { find() } else { None };
+        self.run_or_enqueue(task, push, call_site, is_needed)
+    }
+
+    /// Runs a task inline if it is ready, else queues it; with this call site, if `is_final`, else
+    /// with the one that is then looked up.
+    #[inline(always)]
+    fn run_or_enqueue(
+        &self,
+        task: &mut Task,
+        push: &Push<'_>,
+        call_site: Option<Arc<str>>,
+        is_final: bool,
+    ) -> Result<()> {
+        match self.open(task, push, call_site, is_final)? {
+            Opened::Inline(opened) => self.run_inline(opened, task, push.call_site),
+            Opened::Queued { is_ready: true } => self.wake_for_work(),
+            Opened::Queued { is_ready: false } => {}
+            Opened::Nothing => return self.enqueue_with_call_site(task, push),
         }
+        Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn enqueue_not_idle(
+    fn enqueue_with_call_site(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
+        self.enqueue(task, push, push.call_site.and_then(|find| find()))
+    }
+
+    /// Opens a task for its pusher to run if it has no predecessors, and else queues it if
+    /// `may_queue`: one look at its variables under one lock.
+    #[inline(always)]
+    fn open(
         &self,
         task: &mut Task,
         push: &Push<'_>,
-        line: Option<Arc<str>>,
-    ) -> Result<()> {
-        self.enqueue(task, push, line.or_else(|| push.call_site?()))
-    }
-
-    /// Opens a task without predecessors, for its pusher to run. If it has any, nothing has
-    /// changed, and the line is returned.
-    #[inline(always)]
-    fn open_inline(
-        &self,
-        push: &Push<'_>,
-        line: Option<Arc<str>>,
-    ) -> std::result::Result<TaskRef, Option<Arc<str>>> {
+        call_site: Option<Arc<str>>,
+        may_queue: bool,
+    ) -> Result<Opened> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(mut builder) = TaskBuilder::inline(self, state) else {
-            return Err(line);
+        let mut builder = TaskBuilder::inline(self, state).ok_or_else(too_many)?;
+        let probe = Probe { slab: &self.slab, asks: true };
+        let Some(found) = builder.probe(push, state, probe) else {
+            return Err(self.refuse(state, builder, push));
         };
-        let probe = Probe { slab: &self.slab, must_be_idle: true };
-        if builder.probe(push, state, probe).is_none() {
-            builder.abandon(self, state);
-            return Err(line);
+        if !found.is_idle {
+            if !may_queue {
+                builder.abandon(self, state);
+                return Ok(Opened::Nothing);
+            }
+            let builder = builder.leave_inline_slot(self, state).ok_or_else(too_many)?;
+            let is_ready = self.queue(state, builder, task, push, call_site, found.max_edges)?;
+            return Ok(Opened::Queued { is_ready });
         }
-        builder.describe(push, &mut state.names, line);
+        builder.describe(push, &mut state.names, call_site);
         let task = self.slab.open(builder.slot);
         self.link(state, builder, task, |_, _| false);
         state.pushed += 1;
         builder.set_sequence(state.pushed);
         self.record_push(task, push.writes);
-        Ok(task)
+        Ok(Opened::Inline(task))
     }
 
     /// Pushes a task for a worker to run.
     #[inline(never)]
-    fn enqueue(&self, task: &mut Task, push: &Push<'_>, line: Option<Arc<str>>) -> Result<()> {
+    fn enqueue(&self, task: &mut Task, push: &Push<'_>, call_site: Option<Arc<str>>) -> Result<()> {
         let is_ready = {
             let mut guard = self.lock();
             let state = &mut *guard;
             let mut builder =
                 TaskBuilder::new(state, &self.slab, &self.returned).ok_or_else(too_many)?;
-            let probe = Probe { slab: &self.slab, must_be_idle: false };
-            let Some(edges) = builder.probe(push, state, probe) else {
-                state.slots.give_back(builder.slot);
-                return Err(variables::explain(&state.vars, push.name, push.reads, push.writes));
+            let probe = Probe { slab: &self.slab, asks: false };
+            let Some(found) = builder.probe(push, state, probe) else {
+                return Err(self.refuse(state, builder, push));
             };
-            builder.describe(push, &mut state.names, line);
-            let opened = |task| self.record_push(task, push.writes);
-            self.submit(state, builder, task, edges, opened).ok_or_else(too_many)?
+            self.queue(state, builder, task, push, call_site, found.max_edges)?
         };
         if is_ready {
             self.wake_for_work();
         }
         Ok(())
+    }
+
+    /// The error of a push whose variables were refused.
+    #[cold]
+    fn refuse(&self, state: &mut PushState, builder: TaskBuilder, push: &Push<'_>) -> Error {
+        builder.abandon(self, state);
+        variables::explain(&state.vars, push.name, push.reads, push.writes)
+    }
+
+    /// Queues a task whose variables were probed; returns whether it is ready.
+    #[inline(always)]
+    fn queue(
+        &self,
+        state: &mut PushState,
+        mut builder: TaskBuilder,
+        task: &mut Task,
+        push: &Push<'_>,
+        call_site: Option<Arc<str>>,
+        max_edges: usize,
+    ) -> Result<bool> {
+        builder.describe(push, &mut state.names, call_site);
+        let opened = |task| self.record_push(task, push.writes);
+        self.submit(state, builder, task, max_edges, opened).ok_or_else(too_many)
     }
 
     /// Records a task that is about to get its edges, or to run inline.

@@ -7,7 +7,7 @@ use crate::engine::data::slot::{Body, Extra, Head, TaskRef, VARS, flag};
 use crate::engine::data::slot_allocator::ReturnedSlots;
 use crate::engine::data::task_slab::{Slab, SpareSlots};
 use crate::engine::data::variables::{VarState, find_in};
-use crate::engine::push::{Prop, Push};
+use crate::engine::push::{Prop, Push, RunOn};
 use crate::engine::threaded::core::{Core, PushState};
 use crate::engine::validate::MAX_VARIABLES;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ fn clear_extra(extra: &mut Extra) {
 /// The [`flag`]s of a push.
 #[inline(always)]
 fn flags(push: &Push<'_>) -> u8 {
-    // Asynchronous functions are not cheap: only their pusher runs them inline.
-    let by_cost = if push.cheap { flag::CHEAP } else { 0 };
+    // An asynchronous function may do anything: only its pusher runs it inline.
+    let by_cost = if push.run_on == RunOn::Worker { 0 } else { flag::CHEAP };
     let by_prop = by_cost
         | match push.prop {
             Prop::Normal | Prop::Async | Prop::CopyFromDevice | Prop::CopyToDevice => 0,
@@ -67,6 +67,26 @@ impl TaskBuilder {
             return Self::new(state, &core.slab, &core.returned);
         }
         Some(TaskBuilder { slot: INLINE_SLOT, body: core.slab.get(INLINE_SLOT).body() })
+    }
+
+    /// For a task that cannot run inside its push after all: moves its variables to an ordinary
+    /// slot. `None` if the slab is full; the inline slot is free again in either case.
+    #[inline(never)]
+    pub fn leave_inline_slot(mut self, core: &Core, state: &mut PushState) -> Option<Self> {
+        if self.slot != INLINE_SLOT {
+            return Some(self);
+        }
+        let mut ordinary = Self::new(state, &core.slab, &core.returned);
+        if let Some(ordinary) = &mut ordinary {
+            let (from, to) = (self.body_mut(), ordinary.cleared());
+            let Head { vars, reads, writes, .. } = from.head;
+            (to.head.vars, to.head.reads, to.head.writes) = (vars, reads, writes);
+            if from.head.counts().1 > VARS {
+                std::mem::swap(&mut from.extra, &mut to.extra);
+            }
+        }
+        core.inline_slot.0.release();
+        ordinary
     }
 
     /// Gives up the task: its slot is free again.
@@ -101,31 +121,33 @@ impl TaskBuilder {
         body
     }
 
-    /// First: writes the variables of a push, and returns an upper bound of the task's edges.
-    /// `None` if a variable is deleted or named twice, or not idle if the probe requires that.
-    /// (Copying the indices here later would stall on the stores that have just written them.)
+    /// First: writes the variables of a push, and returns what the probe found. `None` if a
+    /// variable is deleted or named twice, or if there are too many. (Copying the indices here
+    /// later would stall on the stores that have just written them.)
     #[inline(always)]
     pub fn probe(
         &mut self,
         push: &Push<'_>,
         state: &mut PushState,
         probe: Probe<'_>,
-    ) -> Option<usize> {
+    ) -> Option<Found> {
         let (reads, writes) = self.set_counts(push.reads.len(), push.writes.len())?;
         let mark = state.vars.new_mark();
         let states = state.vars.states();
-        let mut edges = 0;
+        let mut found = Found { max_edges: 0, is_idle: true };
         for (&v, index) in push.reads.iter().zip(reads) {
             let (i, var) = find_in(states, v, mark)?;
             *index = i;
-            edges += probe.read(var)?;
+            found.max_edges += 1;
+            found.is_idle &= probe.read(var);
         }
         for (&v, index) in push.writes.iter().zip(writes) {
             let (i, var) = find_in(states, v, mark)?;
             *index = i;
-            edges += probe.write(var)?;
+            found.max_edges += var.max_before_write();
+            found.is_idle &= probe.write(var);
         }
-        Some(edges)
+        Some(found)
     }
 
     /// Sets the numbers of variables and returns the space for them; `None` if there are too many.
@@ -195,35 +217,43 @@ fn reserve_vars(body: &mut Body, n: usize) -> bool {
     true
 }
 
+/// What a probe found out about the variables of a push.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// An upper bound of the task's predecessors.
+    pub max_edges: usize,
+    /// True if the task has to wait for nothing; false if the probe did not ask.
+    pub is_idle: bool,
+}
+
 /// How a push inspects its variables before it changes anything.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     pub slab: &'a Slab,
-    /// Requires that nothing is pending. Otherwise the slots that are likely to gain successors are
-    /// prefetched: not that of a last writer before a writer, nearly always the last task pushed.
-    pub must_be_idle: bool,
+    /// Asks whether the variables are idle. Otherwise the slots that are likely to gain successors
+    /// are prefetched: not that of a last writer before a writer, nearly always the last task
+    /// pushed.
+    pub asks: bool,
 }
 
 impl Probe<'_> {
-    /// Inspects a variable to be read; returns the maximum number of predecessors.
+    /// Inspects a variable to be read.
     #[inline(always)]
-    fn read(self, var: &VarState) -> Option<usize> {
-        if !self.must_be_idle {
-            self.slab.prefetch_word(var.before_read());
-        } else if !var.is_idle_for_read(self.slab) {
-            return None;
+    fn read(self, var: &VarState) -> bool {
+        if self.asks {
+            return var.is_idle_for_read(self.slab);
         }
-        Some(1)
+        self.slab.prefetch_word(var.before_read());
+        false
     }
 
-    /// Inspects a variable to be written; returns the maximum number of predecessors.
+    /// Inspects a variable to be written.
     #[inline(always)]
-    fn write(self, var: &VarState) -> Option<usize> {
-        if !self.must_be_idle {
-            var.first_readers().for_each(|t| self.slab.prefetch_word(t));
-        } else if !var.is_idle_for_write(self.slab) {
-            return None;
+    fn write(self, var: &VarState) -> bool {
+        if self.asks {
+            return var.is_idle_for_write(self.slab);
         }
-        Some(var.max_before_write())
+        var.first_readers().for_each(|t| self.slab.prefetch_word(t));
+        false
     }
 }

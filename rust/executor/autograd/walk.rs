@@ -12,8 +12,9 @@ use crate::executor::imperative::{CallState, Invoke, call};
 use crate::executor::transfer::push_copy;
 use crate::ndarray::NDArray;
 use crate::operator::{Attrs, GradEntry, GradNode, OpDef, OpReq};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Options of a walk.
@@ -71,22 +72,22 @@ pub fn grad(
         let leaf = v.entry().filter(|e| e.leaf().is_some_and(|l| l.1 != OpReq::Null));
         wanted.push(leaf.ok_or_else(|| {
             Error::value(format!(
-                "Cannot differentiate with respect to the {}-th variable because it does not require \
-                 gradient.",
+                "Cannot differentiate with respect to the {}-th variable because it does not \
+                 require gradient.",
                 i + 1
             ))
         })?);
     }
     let found = TapeWalk::run(rt, heads, head_grads, how, Some(&wanted))?;
-    let by_leaf: HashMap<u64, LeafGrad> =
+    let by_leaf: FxHashMap<u64, LeafGrad> =
         found.into_iter().map(|(leaf, sum)| (leaf.seq(), sum)).collect();
     let gradient = |(i, (v, leaf)): (usize, (&&Tracked, &TapeEntry))| match by_leaf.get(&leaf.seq())
     {
         Some(LeafGrad::Sum((array, entry))) => Ok(Tracked::placed(array.clone(), entry.clone())),
         Some(_) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
         None => Err(Error::value(format!(
-            "Cannot differentiate with respect to the {}-th variable because it is unreachable from \
-             the outputs.",
+            "Cannot differentiate with respect to the {}-th variable because it is unreachable \
+             from the outputs.",
             i + 1
         ))),
     };
@@ -123,11 +124,11 @@ pub(super) struct TapeWalk<'a> {
     /// Are gradients returned, so that the leaves' buffers must stay as they are?
     keep_buffers: bool,
     /// Nodes that lead to a wanted leaf; all others are not visited.
-    useful: HashMap<u64, bool>,
+    useful: FxHashMap<u64, bool>,
     pending: BTreeMap<u64, Arriving>,
     leaves: Vec<(TapeEntry, LeafGrad)>,
     /// How many heads and inputs of useful nodes each leaf is.
-    uses: HashMap<u64, usize>,
+    uses: FxHashMap<u64, usize>,
     /// The wanted leaves that the heads depend on.
     reachable: Vec<Arc<Node>>,
 }
@@ -153,10 +154,10 @@ impl<'a> TapeWalk<'a> {
             rt,
             how,
             keep_buffers: only.is_some(),
-            useful: HashMap::new(),
+            useful: FxHashMap::default(),
             pending: BTreeMap::new(),
             leaves: Vec::new(),
-            uses: HashMap::new(),
+            uses: FxHashMap::default(),
             reachable: Vec::new(),
         };
         let mut entries = Vec::new();
@@ -465,8 +466,9 @@ impl TapeEntry {
 fn not_in_graph() -> Error {
     Error::value(
         "Cannot differentiate node because it is not in a computational graph. You need to set \
-         is_recording to true or use autograd.record() to save computational graphs for backward. If you \
-         want to differentiate the same graph twice, you need to pass retain_graph=True to backward.",
+         is_recording to true or use autograd.record() to save computational graphs for backward. \
+         If you want to differentiate the same graph twice, you need to pass retain_graph=True to \
+         backward.",
     )
 }
 

@@ -82,8 +82,8 @@ impl Layout {
     pub fn check(&self, bodies: &[Subgraph]) -> Result<()> {
         if bodies.is_empty() {
             return Err(Error::value(
-                "the node has no subgraphs: functions of sym.contrib (foreach, while_loop, cond) make \
-                 them",
+                "the node has no subgraphs: functions of sym.contrib (foreach, while_loop, cond) \
+                 make them",
             ));
         }
         for (number, (body, of)) in bodies.iter().zip(&self.uses).enumerate() {

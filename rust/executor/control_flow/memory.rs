@@ -10,10 +10,11 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::executor::bind::{Binding, Executor, Planned};
 use crate::executor::runtime::Runtime;
+use crate::executor::segments::Mode;
 use crate::graph::{InputPlace, Subgraph};
 use crate::lock::Lock;
 use crate::ndarray::NDArray;
-use crate::operator::OpReq;
+use crate::operator::{OpReq, OwnedCall, RandomKey};
 use crate::shape::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -218,4 +219,14 @@ impl BodyRun {
         }
         Ok(StepExecutor { executor, grads: own_grads.into() })
     }
+}
+
+/// How a step runs: its random numbers follow from those of the call.
+pub fn mode(call: &OwnedCall, body: usize, step: usize) -> Mode {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let RandomKey { seed, stream } = call.ctx.random;
+    let number = (step as u64).wrapping_mul(4).wrapping_add(body as u64 + 1);
+    let mixed = seed ^ stream.wrapping_add(1).wrapping_mul(GOLDEN).rotate_left(31);
+    let seed = mixed.wrapping_add(number.wrapping_mul(GOLDEN));
+    Mode { is_train: call.ctx.is_train, random: Some(RandomKey { seed, stream: 0 }) }
 }

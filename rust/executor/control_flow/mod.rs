@@ -8,6 +8,7 @@
 //! no thread meanwhile: where a loop depends on a condition, the rest of the call is an operation
 //! that reads the condition.
 
+mod backward;
 mod layout;
 mod memory;
 mod run;
@@ -28,7 +29,8 @@ crate::params! {
     struct ForeachParam {
         num_args: u32, required.le(65_535.0), "Number of inputs, and 1 for the subgraph.";
         num_outputs: u32, required.le(65_535.0), "Number of outputs.";
-        num_out_data: u32, required.le(65_535.0), "How many of the outputs are stacked; the others are states.";
+        num_out_data: u32, required.le(65_535.0), "How many of the outputs are stacked; the others \
+                                                   are states.";
         in_state_locs: Tuple, required, "Places of the states among the inputs of the subgraph.";
         in_data_locs: Tuple, required, "Places of the slices among the inputs of the subgraph.";
         remain_locs: Tuple, required, "Places of all else among the inputs of the subgraph.";
@@ -40,11 +42,13 @@ crate::params! {
     struct WhileParam {
         num_args: u32, required.le(65_535.0), "Number of inputs, and 2 for the subgraphs.";
         num_outputs: u32, required.le(65_535.0), "Number of outputs.";
-        num_out_data: u32, required.le(65_535.0), "How many of the outputs are stacked; the others are loop variables.";
+        num_out_data: u32, required.le(65_535.0), "How many of the outputs are stacked; the others \
+                                                   are loop variables.";
         max_iterations: u32, required.ge(1.0), "Greatest number of steps.";
         cond_input_locs: Tuple, required, "The input of the node for each input of the condition.";
         func_input_locs: Tuple, required, "The input of the node for each input of the body.";
-        func_var_locs: Tuple, required, "Places of the loop variables among the inputs of the body.";
+        func_var_locs: Tuple, required, "Places of the loop variables among the inputs of the \
+                                         body.";
     }
 }
 
@@ -54,8 +58,10 @@ crate::params! {
         num_args: u32, required.le(65_535.0), "Number of inputs, and 3 for the subgraphs.";
         num_outputs: u32, required.le(65_535.0), "Number of outputs.";
         cond_input_locs: Tuple, required, "The input of the node for each input of the condition.";
-        then_input_locs: Tuple, required, "The input of the node for each input of the first branch.";
-        else_input_locs: Tuple, required, "The input of the node for each input of the second branch.";
+        then_input_locs: Tuple, required, "The input of the node for each input of the first \
+                                           branch.";
+        else_input_locs: Tuple, required, "The input of the node for each input of the second \
+                                           branch.";
     }
 }
 
@@ -242,10 +248,12 @@ pub fn definitions(rt: &Weak<Runtime>) -> Vec<OpDef> {
     vec![foreach, foreach_back, while_loop, while_back, cond, cond_back]
 }
 
-const FOREACH: &str = "A loop over slices along axis 0, which :func:`rsnet.sym.contrib.foreach` makes.
+const FOREACH: &str = "A loop over slices along axis 0, which :func:`rsnet.sym.contrib.foreach`
+makes.
 
-With the subgraph f: out_k, s_{k+1} = f(data[k], s_k, rest); the outputs are all out_k, stacked along
-axis 0, and the last s. Slices of a vector have the shape (1,). Gradients flow through all steps.
+With the subgraph f: out_k, s_{k+1} = f(data[k], s_k, rest); the outputs are all out_k, stacked
+along axis 0, and the last s. Slices of a vector have the shape (1,). Gradients flow through all
+steps.
 
 Examples
 --------

@@ -1,17 +1,18 @@
 //! A call of a loop or condition: the passes of its bodies in order, forward or backward.
 
+use super::backward::push_backward;
 use super::layout::{Feed, Kind, Layout, Yield, slice};
-use super::memory::{LoopState, Memory};
+use super::memory::{LoopState, Memory, mode};
 use crate::engine::{Prop, Push, Task};
 use crate::error::{Error, Result};
+use crate::executor::inline::value_if_idle;
 use crate::executor::operands::Operands;
 use crate::executor::runtime::Runtime;
-use crate::executor::segments::Mode;
-use crate::executor::transfer::{push_add, push_copy, push_fill};
+use crate::executor::transfer::{push_copy, push_fill};
 use crate::graph::{InputPlace, bodies};
 use crate::kernels::copy::first_is_true;
-use crate::ndarray::{NDArray, run_exclusive};
-use crate::operator::{Attrs, Callback, Done, OpReq, OwnedCall, RandomKey};
+use crate::ndarray::NDArray;
+use crate::operator::{Attrs, Callback, Done, OpReq, OwnedCall};
 use std::sync::{Arc, Weak};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -135,7 +136,8 @@ impl Pass {
                     )
                 })?;
                 let memory = self.memory.insert(memory);
-                push_backward(memory, &self.layout, operands, call).map(|()| Progress::Pushed)
+                push_backward(memory, &self.layout, operands, call)?;
+                Ok(Progress::Pushed)
             }
         }
     }
@@ -314,117 +316,5 @@ impl Pass {
 
 /// The value of a condition that is computed by now.
 fn known(condition: &NDArray) -> Option<Result<bool>> {
-    let mut answer = None;
-    run_exclusive(&[condition], &[], true, &mut || answer = Some(truth(condition)));
-    answer
-}
-
-/// How a step runs: its random numbers follow from those of the call.
-fn mode(call: &OwnedCall, body: usize, step: usize) -> Mode {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let RandomKey { seed, stream } = call.ctx.random;
-    let number = (step as u64).wrapping_mul(4).wrapping_add(body as u64 + 1);
-    let mixed = seed ^ stream.wrapping_add(1).wrapping_mul(GOLDEN).rotate_left(31);
-    let seed = mixed.wrapping_add(number.wrapping_mul(GOLDEN));
-    Mode { is_train: call.ctx.is_train, random: Some(RandomKey { seed, stream: 0 }) }
-}
-
-/// Pushes the gradient: the steps from the last to the first. The inputs of the call are the
-/// gradients of the outputs; its outputs those of the operands.
-fn push_backward(
-    memory: &mut Memory,
-    layout: &Layout,
-    operands: &Operands,
-    call: &OwnedCall,
-) -> Result<()> {
-    let (given, results) = (operands.inputs(), operands.outputs());
-    let wanted = |operand: usize| call.req[operand] != OpReq::Null;
-    let held = bodies(&call.attrs);
-    let body = if layout.kind == Kind::Each { 0 } else { memory.body.max(1) };
-    let (steps, run) = (memory.steps, &mut memory.runs[body]);
-    if let Some(error) = run.no_gradient.as_ref().filter(|_| steps > 0) {
-        return Err(error.clone());
-    }
-    let mut gradients: Vec<NDArray> =
-        layout.variables.iter().map(|variable| given[variable.output].clone()).collect();
-    run.sums.iter().flatten().try_for_each(|sum| push_fill(sum, 0.0))?;
-    let states: Vec<(&NDArray, &NDArray)> = layout
-        .mutated(held)
-        .into_iter()
-        .zip(given.get(layout.outputs..).unwrap_or(&[]))
-        .filter_map(|(operand, state)| Some((state, memory.shared[operand].as_ref()?)))
-        .collect();
-    states.iter().try_for_each(|(state, own)| push_copy(state, own))?;
-    let mut written = vec![false; results.len()];
-    let feeds = &layout.uses[body].feeds;
-    for step in (0..steps).rev() {
-        let runner = run.made(step)?;
-        let mut heads = Vec::new();
-        for to in &layout.uses[body].yields {
-            heads.push(Some(match *to {
-                Yield::Stacked(output) => {
-                    let of = &given[output];
-                    let rest = of.shape().dims().get(1..).unwrap_or(&[]);
-                    of.at(step)?.reshape(rest.iter().copied().collect())?
-                }
-                Yield::Whole(output) => given[output].clone(),
-                Yield::Variable(v) => gradients[v].clone(),
-                Yield::Condition => return Err(Error::internal("a condition has a gradient")),
-            }));
-        }
-        runner.executor.backward_own(mode(call, body + 3, step), &heads, true)?;
-        let mut next: Vec<Option<NDArray>> = vec![None; gradients.len()];
-        for (feed, grad) in feeds.iter().zip(&*runner.grads) {
-            let Some(grad) = grad else { continue };
-            match *feed {
-                Feed::Slice(operand) if wanted(operand) => {
-                    written[operand] = true;
-                    push_copy(grad, &results[operand].slice(step, step + 1)?)?;
-                }
-                Feed::Slice(_) => {}
-                Feed::Whole(operand) => {
-                    let Some(v) = layout.variable(operand) else { continue };
-                    match &next[v] {
-                        None => next[v] = Some(grad.clone()),
-                        Some(sum) => push_add(grad, sum)?,
-                    }
-                }
-            }
-        }
-        for (gradient, next) in gradients.iter_mut().zip(next) {
-            match next {
-                Some(next) => *gradient = next,
-                // A variable without a gradient: of integers.
-                None => {
-                    let (shape, dtype) = (gradient.shape(), gradient.dtype());
-                    let zeros =
-                        NDArray::pending(gradient.base(), shape, dtype, gradient.context())?;
-                    push_fill(&zeros, 0.0)?;
-                    *gradient = zeros;
-                }
-            }
-        }
-    }
-    states.iter().try_for_each(|(state, own)| push_copy(own, state))?;
-    for (variable, gradient) in layout.variables.iter().zip(&gradients) {
-        if wanted(variable.operand) {
-            written[variable.operand] = true;
-            push_copy(gradient, &results[variable.operand])?;
-        }
-    }
-    for (at, (feed, sum)) in feeds.iter().zip(&run.sums).enumerate() {
-        let operand = feed.operand();
-        let (Some(sum), true) = (sum, wanted(operand)) else { continue };
-        debug_assert!(matches!(held[body].inputs[at], InputPlace::Argument(_)));
-        match std::mem::replace(&mut written[operand], true) {
-            false => push_copy(sum, &results[operand])?,
-            true => push_add(sum, &results[operand])?,
-        }
-    }
-    for (operand, result) in results.iter().enumerate() {
-        if wanted(operand) && !written[operand] {
-            push_fill(result, 0.0)?;
-        }
-    }
-    Ok(())
+    value_if_idle(condition, || truth(condition))
 }

@@ -109,8 +109,8 @@ fn out_grads(
     }
     if rest.len() < least_rest {
         return refused(format!(
-            "{} of them are inputs or outputs of that node, expected {least_rest} or more, as many as \
-             its gradient reads",
+            "{} of them are inputs or outputs of that node, expected {least_rest} or more, as many \
+             as its gradient reads",
             rest.len()
         ));
     }

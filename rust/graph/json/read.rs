@@ -2,7 +2,7 @@
 
 use super::super::check;
 use super::super::static_graph::{Dict, Entry, Graph};
-use super::super::symbol::{SymNode, Symbol};
+use super::super::symbol::{NodeMap, Symbol};
 use super::build::{Built, build};
 use super::fused;
 use super::raw::{Raw, RawGraph};
@@ -11,7 +11,6 @@ use super::write::{LIBRARIES, VERSION};
 use crate::error::{Error, Result};
 use crate::operator::Registry;
 use serde_json::{Map, Value as Json};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The version of files without a version: 0.8.0.
@@ -71,7 +70,7 @@ fn graph_of(file: &SymbolFile, built: &Built) -> Result<Graph> {
     let order = built.order();
     let mut graph = Graph::from_nodes(&order, &built.heads(&file.heads)?)?;
     let ids = order.iter().enumerate().map(|(id, node)| (Arc::as_ptr(node), id as u32));
-    let ids: HashMap<*const SymNode, u32> = ids.collect();
+    let ids: NodeMap<u32> = ids.collect();
     let number = |id: usize| built.node(id).and_then(|node| ids.get(&Arc::as_ptr(node)).copied());
     for (id, raw) in file.raw.iter().enumerate() {
         let Some(at) = number(id) else { continue };

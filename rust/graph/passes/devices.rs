@@ -10,7 +10,8 @@ use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::operator::{CROSS_DEVICE_COPY, Registry, Value};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Devices fixed by the caller.
@@ -153,7 +154,7 @@ struct Copier<'a> {
     sources: Vec<Option<Entry>>,
     new: Renumbering,
     /// Copies by the entry of the old graph and the device they are on.
-    copies: HashMap<(Entry, Context), u32>,
+    copies: FxHashMap<(Entry, Context), u32>,
 }
 
 impl<'a> Copier<'a> {
@@ -164,7 +165,7 @@ impl<'a> Copier<'a> {
             nodes: Vec::with_capacity(old.nodes.len()),
             sources: Vec::new(),
             new: Renumbering::of(old.nodes.len()),
-            copies: HashMap::new(),
+            copies: FxHashMap::default(),
         }
     }
 

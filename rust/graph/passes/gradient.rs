@@ -15,7 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{GradBuilder as _, GradEntry, GradNode, Gradient, OpDef, OpReq, Registry};
 use crate::shape::Shape;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A graph with its backward pass.
 pub struct Differentiated {
@@ -65,7 +65,7 @@ impl Differentiated {
     /// head gradients, backward nodes. Execution order, with each copy right before its first use,
     /// needs less memory.
     pub fn put_copies_first(&mut self) -> Result<()> {
-        let head_grads: HashSet<u32> = self.head_grads.iter().flatten().copied().collect();
+        let head_grads: FxHashSet<u32> = self.head_grads.iter().flatten().copied().collect();
         let group = |id: u32| match &self.graph.nodes[id as usize] {
             _ if (id as usize) < self.graph.num_forward => 0,
             node if node.mirror_of.is_some() => 1,
@@ -131,7 +131,7 @@ pub fn run_with(
         nodes: forward.nodes.clone(),
         registry,
         mirror,
-        copies: HashMap::new(),
+        copies: FxHashMap::default(),
         current: 0,
         unnamed: 0,
     };
@@ -314,10 +314,10 @@ fn own_entries(
     grad_req: &[OpReq],
     found: &mut [Option<Entry>],
 ) -> Result<()> {
-    let mut readers: HashMap<Entry, usize> = HashMap::new();
+    let mut readers: FxHashMap<Entry, usize> = FxHashMap::default();
     let read = builder.nodes.iter().flat_map(|n| &n.inputs);
     read.chain(found.iter().flatten()).for_each(|e| *readers.entry(*e).or_default() += 1);
-    let mut taken: HashSet<Entry> = HashSet::new();
+    let mut taken: FxHashSet<Entry> = FxHashSet::default();
     for (i, grad) in found.iter_mut().enumerate() {
         let Some(e) = *grad else { continue };
         let computed =

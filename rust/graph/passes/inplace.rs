@@ -6,7 +6,7 @@
 //! with another head. Outputs of an executor have arrays of their own, so the buffer of a head,
 //! with every entry that joined it, lies in the output's array and not in an arena.
 
-use super::super::plan::{Place, PlanOptions};
+use super::super::request::{Place, PlanOptions};
 use super::super::static_graph::Graph;
 use super::gradient::Differentiated;
 use super::side_by_side::Apart;
@@ -53,6 +53,18 @@ impl Shared {
             None => self.outside[id],
         };
         self.buffer_of.iter().enumerate().map(place).collect()
+    }
+
+    /// Makes the buffers live as long as callbacks that run side by side need them.
+    pub fn stretch(&mut self, graph: &Graph, apart: &Apart) {
+        for (id, node) in graph.nodes.iter().enumerate() {
+            let read = node.inputs.iter().map(|e| graph.entry_id(*e));
+            for e in read.chain(graph.entries_of(id)) {
+                if let Some(buffer) = self.buffers.get_mut(self.buffer_of[e] as usize) {
+                    buffer.last = buffer.last.max(apart.until(id));
+                }
+            }
+        }
     }
 }
 

@@ -5,13 +5,13 @@
 use super::super::static_graph::{Entry, Graph};
 use super::mirror::repeatable;
 use crate::error::Result;
-use std::collections::HashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 pub fn run(mut graph: Graph) -> Result<Graph> {
-    let is_head: std::collections::HashSet<u32> = graph.heads.iter().map(|h| h.node).collect();
+    let is_head: FxHashSet<u32> = graph.heads.iter().map(|h| h.node).collect();
     let mut same_as: Vec<u32> = (0..graph.nodes.len() as u32).collect();
-    let mut seen: HashMap<(usize, Vec<Entry>), Vec<u32>> = HashMap::new();
+    let mut seen: FxHashMap<(usize, Vec<Entry>), Vec<u32>> = FxHashMap::default();
     let mut merged = false;
     for id in 0..graph.nodes.len() {
         for i in 0..graph.nodes[id].inputs.len() {

@@ -5,7 +5,7 @@
 //! what decides is the order. (Greedy by size: Pisarchyk and Lee, arXiv 2001.03288, algorithm 3.)
 
 use super::inplace::Buffer;
-use super::repair::Search;
+use super::repair::{Block, Search};
 use crate::context::Context;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn by_device(buffers: &[Buffer]) -> BTreeMap<Context, Vec<u32>> {
 /// buffers as they are placed, rounded up in size.
 pub fn least_bytes(buffers: &[Buffer]) -> usize {
     let least = |ids: &Vec<u32>| {
-        let blocks = ids.iter().map(|&id| Block::of(&buffers[id as usize]));
+        let blocks = ids.iter().map(|&id| block(&buffers[id as usize]));
         most_alive(blocks.map(|b| (b.first, b.last, b.bytes)))
     };
     by_device(buffers).values().map(least).sum()
@@ -60,7 +60,7 @@ pub fn run(buffers: &[Buffer]) -> Placed {
     let by_ctx = by_device(buffers);
     let mut placed = Placed { offsets: vec![0; buffers.len()], ..Placed::default() };
     for (ctx, ids) in by_ctx {
-        let own: Vec<Block> = ids.iter().map(|&id| Block::of(&buffers[id as usize])).collect();
+        let own: Vec<Block> = ids.iter().map(|&id| block(&buffers[id as usize])).collect();
         let (offsets, total) = place(&own);
         for (&id, offset) in ids.iter().zip(offsets) {
             placed.offsets[id as usize] = offset;
@@ -73,23 +73,13 @@ pub fn run(buffers: &[Buffer]) -> Placed {
     placed
 }
 
-/// A buffer as the search sees it: rounded up in size.
-#[derive(Clone, Copy, Debug)]
-pub struct Block {
-    pub first: u32,
-    pub last: u32,
-    pub bytes: usize,
-}
-
-impl Block {
-    fn of(b: &Buffer) -> Self {
-        Block { first: b.first, last: b.last, bytes: b.bytes.next_multiple_of(ALIGN) }
-    }
+fn block(b: &Buffer) -> Block {
+    Block { first: b.first, last: b.last, bytes: b.bytes.next_multiple_of(ALIGN) }
 }
 
 /// The first position at which most bytes of all arenas together are alive.
 pub fn peak(buffers: &[Buffer]) -> u32 {
-    let in_arena = buffers.iter().filter(|b| b.output.is_none()).map(Block::of);
+    let in_arena = buffers.iter().filter(|b| b.output.is_none()).map(block);
     alive_most(in_arena.map(|b| (b.first, b.last, b.bytes))).0
 }
 

@@ -10,7 +10,7 @@
 //! The search starts from the nodes that attributes and switches mark for recomputation. They stay
 //! marked unless the limit can only be met without them: recomputing everything saves nothing.
 
-use super::super::plan::{Forward, Plan, Planner};
+use super::super::planner::{Forward, Plan, Planner};
 use super::super::static_graph::Graph;
 use super::mirror::{Mirror, may_repeat};
 use crate::error::{Error, ErrorKind, Result};

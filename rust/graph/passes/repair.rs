@@ -4,8 +4,6 @@
 //! (Ruin and recreate.) A repair is kept when what sticks out does not become more. Only blocks
 //! near the faulty one are looked at, so a repair costs about a microsecond on inference graphs.
 
-use super::offsets::Block;
-
 /// How many block visits the search may spend on one arena: a fixed amount of work, not of time, so
 /// that plans do not depend on the machine.
 const BUDGET: usize = 4_000_000;
@@ -15,6 +13,15 @@ const POLISH: usize = 400_000;
 const MOST_LISTED: usize = 4_000_000;
 /// Most blocks taken out at once.
 const MOST_OUT: usize = 10;
+
+/// A buffer as the search sees it: rounded up in size, with the first and last position of its
+/// life.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub first: u32,
+    pub last: u32,
+    pub bytes: usize,
+}
 
 pub struct Search<'a> {
     blocks: &'a [Block],

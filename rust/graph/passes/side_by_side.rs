@@ -7,7 +7,6 @@
 
 use super::super::reach::Edges;
 use super::super::static_graph::Graph;
-use super::inplace::Shared;
 use std::ops::Range;
 
 /// By node: the position of the last callback that would wait in vain if it took over memory of
@@ -39,18 +38,6 @@ impl Apart {
 
     pub fn until(&self, id: usize) -> u32 {
         self.until[id]
-    }
-
-    /// Makes the buffers live as long as that takes.
-    pub fn stretch(&self, graph: &Graph, shared: &mut Shared) {
-        for (id, node) in graph.nodes.iter().enumerate() {
-            let read = node.inputs.iter().map(|e| graph.entry_id(*e));
-            for e in read.chain(graph.entries_of(id)) {
-                if let Some(buffer) = shared.buffers.get_mut(shared.buffer_of[e] as usize) {
-                    buffer.last = buffer.last.max(self.until[id]);
-                }
-            }
-        }
     }
 }
 

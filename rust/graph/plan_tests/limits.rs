@@ -159,12 +159,12 @@ proptest! {
             request.arg_ctx = (0..names.len() as i32).map(|i| Some(Context::cpu(i % 2))).collect();
         }
         request.options.outputs_host = false; // the estimate is one of plans in which none does
-        let forward = super::plan::prepare(&request).unwrap();
+        let forward = super::planner::prepare(&request).unwrap();
         let mut mirror = Mirror::none(&forward.graph);
         let may = |n: &Node| crate::graph::passes::mirror::may_repeat(n);
         let wanted = mirrored.iter().zip(&forward.graph.nodes).map(|(&m, n)| m && may(n));
         mirror.again.iter_mut().zip(wanted).for_each(|(again, wanted)| *again = wanted);
-        let planner = super::plan::Planner { request: &request, forward: &forward };
+        let planner = super::planner::Planner { request: &request, forward: &forward };
         // A device that an auxiliary state cannot go to is an error of both.
         let (estimate, made) = (planner.peak(&mirror), planner.finish(&mirror));
         prop_assert_eq!(estimate.is_ok(), made.is_ok());

@@ -1,9 +1,8 @@
 //! Cutting a part out of a symbol: how the body of a loop is made of what a function composed.
 
-use super::{SymEntry, SymNode, Symbol};
+use super::{NodeMap, SymEntry, SymNode, Symbol};
 use crate::error::{Error, Result};
 use crate::graph::empty_attrs;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A part of a symbol as a symbol of its own.
@@ -17,7 +16,7 @@ impl Symbol {
     /// Cuts out the nodes for which `inside` holds, on the way from the heads. Variables are
     /// shared; what the part reads of other nodes becomes variables of the names of these outputs.
     pub fn cut(&self, inside: impl Fn(&SymNode) -> bool) -> Result<Cut> {
-        let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
+        let mut copies = NodeMap::<Arc<SymNode>>::default();
         let mut stands_for: Vec<(Arc<SymNode>, SymEntry)> = Vec::new();
         for node in self.nodes().iter().filter(|node| !node.is_variable() && inside(node)) {
             let mut copy = node.copy();
@@ -56,7 +55,7 @@ impl Symbol {
 /// An entry inside the part: of a copied node, a variable, or a variable in the place of something
 /// outside.
 fn copied(
-    copies: &HashMap<*const SymNode, Arc<SymNode>>,
+    copies: &NodeMap<Arc<SymNode>>,
     stands_for: &mut Vec<(Arc<SymNode>, SymEntry)>,
     entry: &SymEntry,
 ) -> SymEntry {

@@ -116,6 +116,7 @@ macro_rules! simd {
     )*) => {$(
         $(#[$meta])*
         #[inline]
+        #[allow(clippy::too_many_arguments)] // an address for each operand
         $vis unsafe fn $name<$($gen)*>($($arg: $ty),*) -> $ret {
             #[cfg(target_arch = "x86_64")]
             {

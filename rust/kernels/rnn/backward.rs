@@ -12,6 +12,7 @@ use std::ops::Range;
 impl Layer<'_> {
     /// Gradients. `dout` is that of the outputs; `dh` and `dc` come as those of the final states
     /// and leave as those of the first. `dx` is added to; the weight gradients are written.
+    #[expect(clippy::too_many_arguments, reason = "every operand of a layer has a gradient")]
     pub fn backward<T: Real>(
         &self,
         x: &[T],

@@ -294,6 +294,7 @@ unsafe fn vanilla_back_lanes<T: Real>(g: *const T, dh: *mut T, dg: *mut T, n: us
 /// # Safety
 /// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "every operand of a cell has an address")]
 unsafe fn lstm_back_lanes<T: Real>(
     g: *const T,
     old: *const T,
@@ -346,6 +347,7 @@ unsafe fn lstm_back_lanes<T: Real>(
 /// # Safety
 /// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "every operand of a cell has an address")]
 unsafe fn gru_back_lanes<T: Real>(
     g: *const T,
     inner: *const T,

@@ -28,8 +28,8 @@ pub fn row(name: &str, functions: &[(&str, Option<Formula>)]) -> String {
         let operands: Vec<_> = operands.iter().map(|o| format!("T {o}")).collect();
         let _ = write!(
             text,
-            "  template <class T> static __device__ T {function}({}) {{\n    \
-             auto num = [](double c) {{ return T(c); }};\n    (void)num;\n    return {formula};\n  }}\n",
+            "  template <class T> static __device__ T {function}({}) {{\n    auto num = [](double \
+             c) {{ return T(c); }};\n    (void)num;\n    return {formula};\n  }}\n",
             operands.join(", ")
         );
     }

@@ -120,9 +120,10 @@ pub fn operators() -> Vec<OpDef> {
     let add_n = OpDef::new::<CountParam>("add_n")
         .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
         .doc(
-            "Returns the sum of all inputs, element by element.\n\nAll inputs and the output have one shape and one \
-             dtype; otherwise it is an error. At least one input is needed.\n\nExamples\n--------\n>>> \
-             nd.add_n(nd.ones((2,)), nd.ones((2,)), nd.ones((2,)))\n[3. 3.]\n",
+            "Returns the sum of all inputs, element by element.\n\nAll inputs and the output have \
+             one shape and one dtype; otherwise it is an error. At least one input is needed.\n\n\
+             Examples\n--------\n>>> nd.add_n(nd.ones((2,)), nd.ones((2,)), nd.ones((2,)))\n[3. \
+             3.]\n",
         )
         .variadic("num_args", "Arrays to add.")
         .infer_shape(elementwise_shape)
@@ -134,20 +135,37 @@ pub fn operators() -> Vec<OpDef> {
         }))
         .kernel(kernel(sum_n));
     let copies = [
-        ("_copy", &["identity", "_copyto", "_npi_copyto"][..], "Returns a copy of the input.", "nd._internal._copy(nd.ones((2,)))\n[1. 1.]"),
-        ("_CrossDeviceCopy", &[][..], "Returns the input, copied to the device of the output.", "sym._internal._CrossDeviceCopy(sym.Variable('x')).list_arguments()\n['x']"),
+        (
+            "_copy",
+            &["identity", "_copyto", "_npi_copyto"][..],
+            "Returns a copy of the input.",
+            "nd._internal._copy(nd.ones((2,)))\n[1. 1.]",
+        ),
+        (
+            "_CrossDeviceCopy",
+            &[][..],
+            "Returns the input, copied to the device of the output.",
+            "sym._internal._CrossDeviceCopy(sym.Variable('x')).list_arguments()\n['x']",
+        ),
     ]
     .map(|(name, aliases, what, example)| {
         same(name)
             .aliases(aliases)
-            .doc(&format!("{what}\n\nShape and dtype are those of the input; the gradient passes unchanged.\n\nExamples\n--------\n>>> {example}\n"))
+            .doc(&format!(
+                "{what}\n\nShape and dtype are those of the input; the gradient passes \
+                 unchanged.\n\nExamples\n--------\n>>> {example}\n"
+            ))
             .inputs_are(&[("data", "The input array.")])
             .inplace(&[InplacePair::identity(0, 0)])
             .gradient(pass())
             .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     });
     let like_rhs = same("_identity_with_attr_like_rhs")
-        .doc("Returns lhs; shape and dtype are learnt from rhs, whose values are not read.\n\nExamples\n--------\n>>> nd._internal._identity_with_attr_like_rhs(nd.ones((2,)), nd.zeros((2,)))\n[1. 1.]\n")
+        .doc(
+            "Returns lhs; shape and dtype are learnt from rhs, whose values are not read.\n\n\
+             Examples\n--------\n>>> nd._internal._identity_with_attr_like_rhs(nd.ones((2,)), \
+             nd.zeros((2,)))\n[1. 1.]\n",
+        )
         .inputs_are(&[("lhs", "The array."), ("rhs", "Gives shape and dtype.")])
         .ignores(&[1])
         .inplace(&[InplacePair::identity(0, 0)])
@@ -156,9 +174,11 @@ pub fn operators() -> Vec<OpDef> {
     let clip = OpDef::new::<ClipParam>("clip")
         .aliases(&["_npi_clip", "_sparse_clip"])
         .doc(
-            "Returns, element by element: a_max where x > a_max, else a_min where x < a_min, else x.\n\nShape and dtype are those of the input; the \
-             limits are converted to that dtype, to its least or greatest value where they are beyond. NaN stays NaN. The gradient is 1 inside of and at the limits, 0 \
-             outside.\n\nExamples\n--------\n>>> nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n[-1.   0.5  1. ]\n",
+            "Returns, element by element: a_max where x > a_max, else a_min where x < a_min, else \
+             x.\n\nShape and dtype are those of the input; the limits are converted to that dtype, \
+             to its least or greatest value where they are beyond. NaN stays NaN. The gradient is \
+             1 inside of and at the limits, 0 outside.\n\nExamples\n--------\n>>> \
+             nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n[-1.   0.5  1. ]\n",
         )
         .inputs_are(&[("data", "The input array.")])
         .elementwise()
@@ -179,8 +199,12 @@ pub fn operators() -> Vec<OpDef> {
 /// Stands for a gradient that does not exist, so that a graph of which it is a part can be bound.
 fn no_gradient() -> OpDef {
     OpDef::new::<NoGradientParam>("_no_gradient")
-        .doc("Raises the error that an operator has no gradient, when it runs.\n\nShape and dtype are those of the input.\n\nExamples\n--------\n>>> \
-             sym._internal._no_gradient(sym.Variable('x'), of='_backward_exp', node='y', why='no').list_arguments()\n['x']\n")
+        .doc(
+            "Raises the error that an operator has no gradient, when it runs.\n\nShape and dtype \
+             are those of the input.\n\nExamples\n--------\n>>> \
+             sym._internal._no_gradient(sym.Variable('x'), of='_backward_exp', node='y', \
+             why='no').list_arguments()\n['x']\n",
+        )
         .inputs_are(&[("data", "Gives shape and dtype.")])
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
@@ -197,9 +221,10 @@ fn casts() -> Vec<OpDef> {
     let cast = |name: &str, back: &str| {
         OpDef::new::<CastParam>(name)
             .doc(
-                "Returns the input converted to another dtype.\n\nFloats become integers by truncation, integers wrap, \
-                 anything but 0 becomes True. The gradient is converted back.\n\nExamples\n--------\n>>> \
-                 nd.Cast(nd.array([1.7, -1.7]), dtype='int32')\n[ 1 -1]\n",
+                "Returns the input converted to another dtype.\n\nFloats become integers by \
+                 truncation, integers wrap, anything but 0 becomes True. The gradient is converted \
+                 back.\n\nExamples\n--------\n>>> nd.Cast(nd.array([1.7, -1.7]), dtype='int32')\n[ \
+                 1 -1]\n",
             )
             .inputs_are(&[("data", "The input array.")])
             .infer_shape(elementwise_shape)
@@ -215,18 +240,30 @@ fn casts() -> Vec<OpDef> {
             .inputs_are(&[("ograd", "Output gradient.")])
             .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     };
-    let filled = [("zeros_like", 0.0, "0", "_sparse_zeros_like"), ("ones_like", 1.0, "1", "_sparse_ones_like")].map(|(name, value, text, alias)| {
+    let filled = [
+        ("zeros_like", 0.0, "0", "_sparse_zeros_like"),
+        ("ones_like", 1.0, "1", "_sparse_ones_like"),
+    ]
+    .map(|(name, value, text, alias)| {
         same(name)
             .aliases(&[alias])
-            .doc(&format!("Returns an array of {text} with shape and dtype of the input.\n\nThe gradient is 0.\n\nExamples\n--------\n>>> nd.{name}(nd.array([5, 7]))\n[{text} {text}]\n"))
+            .doc(&format!(
+                "Returns an array of {text} with shape and dtype of the input.\n\nThe gradient is \
+                 0.\n\nExamples\n--------\n>>> nd.{name}(nd.array([5, 7]))\n[{text} {text}]\n"
+            ))
             .inputs_are(&[("data", "Gives shape and dtype.")])
             .ignores(&[0])
             .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::Zero)
-            .kernel(Kernel::cpu(move |call| wanted(call, |call| {
-                fill(&call.outputs[0], value);
-                Ok(())
-            })).skips_null())
+            .kernel(
+                Kernel::cpu(move |call| {
+                    wanted(call, |call| {
+                        fill(&call.outputs[0], value);
+                        Ok(())
+                    })
+                })
+                .skips_null(),
+            )
     });
     let mut all = vec![
         cast("Cast", "_backward_cast").aliases(&["cast", "_npi_cast", "_npx_cast"]),
@@ -252,9 +289,11 @@ fn multicast() -> [OpDef; 2] {
     };
     let forward = OpDef::new::<MulticastParam>("amp_multicast")
         .doc(
-            "Converts arrays to the widest of their dtypes, with ``cast_narrow`` to the narrowest.\n\nAny shapes; each output has \
-             its input's. float16, float32 and float64. The gradients are converted back.\n\nExamples\n--------\n>>> x, y = \
-             nd.amp_multicast(nd.ones((1,)), nd.ones((2,), dtype='float16'), num_outputs=2)\n>>> y.dtype.__name__\n'float32'\n",
+            "Converts arrays to the widest of their dtypes, with ``cast_narrow`` to the \
+             narrowest.\n\nAny shapes; each output has its input's. float16, float32 and float64. \
+             The gradients are converted back.\n\nExamples\n--------\n>>> x, y = \
+             nd.amp_multicast(nd.ones((1,)), nd.ones((2,), dtype='float16'), num_outputs=2)\n>>> \
+             y.dtype.__name__\n'float32'\n",
         )
         .many_inputs("The arrays.", names)
         .numbered_outputs(count)

@@ -144,22 +144,28 @@ table! {
     sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| x.sin(), Input |x| x.cos(), ANY;
     cos ["_npi_cos", "_sparse_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
     tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
-    arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan outside of [-1, 1].",
+    arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan \
+                                               outside of [-1, 1].",
         |x| x.asin(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
-    arccos ["_npi_arccos", "_sparse_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside of [-1, 1].",
+    arccos ["_npi_arccos", "_sparse_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside \
+                                               of [-1, 1].",
         |x| x.acos(), Input |x| -num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
     arctan ["_npi_arctan", "_sparse_arctan"], "the angle in [-pi/2, pi/2] whose tangent is x",
         |x| x.atan(), Input |x| num(1.) / (num(1.) + x * x), ANY;
     sinh ["_npi_sinh", "_sparse_sinh"], "(exp(x) - exp(-x)) / 2", |x| x.sinh(), Input |x| x.cosh(), ANY;
     cosh ["_npi_cosh", "_sparse_cosh"], "(exp(x) + exp(-x)) / 2", |x| x.cosh(), Input |x| x.sinh(), ANY;
     arcsinh ["_npi_arcsinh", "_sparse_arcsinh"], "the number whose sinh is x", |x| asinh(x), Input |x| num(1.) / x.hypot(num(1.)), ANY;
-    arccosh ["_npi_arccosh", "_sparse_arccosh"], "the number whose cosh is x\nnan below 1.", |x| acosh(x), Input |x| num(1.) / ((x - num(1.)).sqrt() * (x + num(1.)).sqrt()), [1.2, 1.9, 3.3];
-    arctanh ["_npi_arctanh", "_sparse_arctanh"], "the number whose tanh is x\nnan outside of [-1, 1].",
+    arccosh ["_npi_arccosh", "_sparse_arccosh"], "the number whose cosh is x\nnan below \
+                                                  1.", |x| acosh(x), Input |x| num(1.) / ((x - num(1.)).sqrt() * (x + num(1.)).sqrt()), [1.2, 1.9, 3.3];
+    arctanh ["_npi_arctanh", "_sparse_arctanh"], "the number whose tanh is x\nnan outside of [-1, \
+                                                  1].",
         |x| x.atanh(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)), INSIDE;
     degrees ["_npi_degrees", "_sparse_degrees"], "x * 180 / pi", |x| x * num(180. / std::f64::consts::PI), Input |_x| num(180. / std::f64::consts::PI), ANY;
     radians ["_npi_radians", "_sparse_radians"], "x * pi / 180", |x| x * num(std::f64::consts::PI / 180.), Input |_x| num(std::f64::consts::PI / 180.), ANY;
-    gamma ["_npx_gamma", "_sparse_gamma"], "the gamma function of x\nExact for the factorials; inf at 0, nan at negative integers.", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
-    gammaln ["_npx_gammaln", "_sparse_gammaln"], "log(abs(gamma(x)))\ninf at 0 and negative integers.", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
+    gamma ["_npx_gamma", "_sparse_gamma"], "the gamma function of x\nExact for the factorials; inf \
+                                            at 0, nan at negative integers.", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
+    gammaln ["_npx_gammaln", "_sparse_gammaln"], "log(abs(gamma(x)))\ninf at 0 and negative \
+                                                  integers.", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
     erf ["_npx_erf"], "2 / sqrt(pi) * integral of exp(-t * t) for t from 0 to x",
         |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
     erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",
@@ -278,9 +284,9 @@ fn doc(row: &Row) -> String {
         None => "integers calculate in float64, whose results are truncated",
     };
     format!(
-        "Returns, element by element: {formula}.\n\nShape and dtype of the output are those of the input; any \
-         dtype is allowed, float16 calculates in float32, {integers}. \
-         {remarks} {gradient}\n\nExamples\n--------\n>>> nd.{}(nd.array([{}]))\n[{}]\n",
+        "Returns, element by element: {formula}.\n\nShape and dtype of the output are those of the \
+         input; any dtype is allowed, float16 calculates in float32, {integers}. {remarks} \
+         {gradient}\n\nExamples\n--------\n>>> nd.{}(nd.array([{}]))\n[{}]\n",
         row.name,
         row.samples.iter().map(|x| x.to_string()).collect::<Vec<_>>().join(", "),
         values.iter().map(|y| y.to_string()).collect::<Vec<_>>().join(" ")

@@ -84,13 +84,14 @@ impl Draws {
     }
 }
 
-const PIXELS: &str = "An image (H, W, C) of 1 or 3 channels and any dtype; results of integer dtypes are cut to whole \
-numbers inside of their range. Not differentiable.";
+const PIXELS: &str = "An image (H, W, C) of 1 or 3 channels and any dtype; results of integer \
+                      dtypes are cut to whole numbers inside of their range. Not differentiable.";
 
 fn factor_doc(what: &str, formula: &str, name: &str) -> String {
     format!(
-        "Changes the {what} of an image by a factor drawn from [min_factor, max_factor).\n\n{formula} {PIXELS}\n\n\
-         Examples\n--------\n>>> x = nd.ones((2, 2, 3))\n>>> nd.image.{name}(x, 1, 1).shape\n(2, 2, 3)\n"
+        "Changes the {what} of an image by a factor drawn from [min_factor, max_factor).\n\n\
+         {formula} {PIXELS}\n\nExamples\n--------\n>>> x = nd.ones((2, 2, 3))\n>>> \
+         nd.image.{name}(x, 1, 1).shape\n(2, 2, 3)\n"
     )
 }
 
@@ -107,20 +108,22 @@ pub fn operators() -> Vec<OpDef> {
         factor(
             "random_contrast",
             "contrast",
-            "``factor * x + (1 - factor) * m``, m the mean lightness (0.299 R + 0.587 G + 0.114 B) of the image.",
+            "``factor * x + (1 - factor) * m``, m the mean lightness (0.299 R + 0.587 G + 0.114 B) \
+             of the image.",
             Change::Contrast,
         ),
         factor(
             "random_saturation",
             "saturation",
-            "``factor * x + (1 - factor) * l``, l the lightness (0.299 R + 0.587 G + 0.114 B) of the pixel.",
+            "``factor * x + (1 - factor) * l``, l the lightness (0.299 R + 0.587 G + 0.114 B) of \
+             the pixel.",
             Change::Saturation,
         ),
         factor(
             "random_hue",
             "hue",
-            "The hue of each pixel is turned by the factor, 1 being the whole circle; lightness and saturation of \
-             the colour model HLS are kept.",
+            "The hue of each pixel is turned by the factor, 1 being the whole circle; lightness \
+             and saturation of the colour model HLS are kept.",
             Change::Hue,
         ),
         colours::<JitterParam>("random_color_jitter", &jitter_doc(), true, jitter),
@@ -147,27 +150,28 @@ pub fn operators() -> Vec<OpDef> {
 
 fn jitter_doc() -> String {
     format!(
-        "Changes brightness, contrast, saturation and hue of an image at random, in random order.\n\nFactors of the \
-         first three are drawn from [1 - p, 1 + p), the turn of the hue from [-hue, hue). {PIXELS}\n\n\
-         Examples\n--------\n>>> x = nd.ones((2, 2, 3))\n>>> nd.image.random_color_jitter(x, 0.1, 0.1, 0.1, \
-         0.1).shape\n(2, 2, 3)\n"
+        "Changes brightness, contrast, saturation and hue of an image at random, in random \
+         order.\n\nFactors of the first three are drawn from [1 - p, 1 + p), the turn of the hue \
+         from [-hue, hue). {PIXELS}\n\nExamples\n--------\n>>> x = nd.ones((2, 2, 3))\n>>> \
+         nd.image.random_color_jitter(x, 0.1, 0.1, 0.1, 0.1).shape\n(2, 2, 3)\n"
     )
 }
 
 fn lighting_doc() -> String {
     format!(
-        "Adds the principal colours of ImageNet's pixels with the weights ``alpha`` to every pixel.\n\nA grey image \
-         stays as it is. {PIXELS}\n\nExamples\n--------\n>>> nd.image.adjust_lighting(nd.zeros((1, 1, 3)), \
-         alpha=(0.1, 0, 0))\n[[[-3.147355  -3.2211168 -3.2366457]]]\n\nReferences\n----------\nA. Krizhevsky et al., \
-         ImageNet Classification with Deep Convolutional Neural Networks, 2012.\n"
+        "Adds the principal colours of ImageNet's pixels with the weights ``alpha`` to every \
+         pixel.\n\nA grey image stays as it is. {PIXELS}\n\nExamples\n--------\n>>> \
+         nd.image.adjust_lighting(nd.zeros((1, 1, 3)), alpha=(0.1, 0, 0))\n[[[-3.147355  \
+         -3.2211168 -3.2366457]]]\n\nReferences\n----------\nA. Krizhevsky et al., ImageNet \
+         Classification with Deep Convolutional Neural Networks, 2012.\n"
     )
 }
 
 fn random_lighting_doc() -> String {
     format!(
-        "As ``adjust_lighting``, with weights drawn from a normal distribution of standard deviation \
-         ``alpha_std``.\n\n{PIXELS}\n\nExamples\n--------\n>>> nd.image.random_lighting(nd.zeros((1, 1, 3)), \
-         alpha_std=0)\n[[[0. 0. 0.]]]\n"
+        "As ``adjust_lighting``, with weights drawn from a normal distribution of standard \
+         deviation ``alpha_std``.\n\n{PIXELS}\n\nExamples\n--------\n>>> \
+         nd.image.random_lighting(nd.zeros((1, 1, 3)), alpha_std=0)\n[[[0. 0. 0.]]]\n"
     )
 }
 
@@ -302,8 +306,9 @@ fn mean_luma<T: Element>(extent: Extent, x: &[T]) -> f64 {
 fn random_flip((name, axis): (&str, usize)) -> OpDef {
     let side = if axis == 1 { "left and right" } else { "top and bottom" };
     let doc = format!(
-        "Exchanges {side} of an image (H, W, C) with probability 1/2.\n\nAny dtype; not differentiable.\n\n\
-         Examples\n--------\n>>> nd.image.{name}(nd.ones((2, 3, 1))).shape\n(2, 3, 1)\n"
+        "Exchanges {side} of an image (H, W, C) with probability 1/2.\n\nAny dtype; not \
+         differentiable.\n\nExamples\n--------\n>>> nd.image.{name}(nd.ones((2, 3, 1))).shape\n(2, \
+         3, 1)\n"
     );
     let def = one_image::<NoParam>(name, &doc, true, true);
     def.kernel(Kernel::cpu(move |call| {

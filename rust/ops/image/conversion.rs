@@ -32,10 +32,11 @@ Examples
 "#;
 
 const NORMALIZE: &str = r#"
-``(data - mean) / std``, channel by channel, of a tensor (C, H, W) or a batch (N, C, H, W) with 1 or 3 channels.
+``(data - mean) / std``, channel by channel, of a tensor (C, H, W) or a batch (N, C, H, W) with 1 or
+3 channels.
 
-``mean`` and ``std`` have one number for all channels or one for each. Any dtype; with integers the result is cut to a
-whole number.
+``mean`` and ``std`` have one number for all channels or one for each. Any dtype; with integers the
+result is cut to a whole number.
 
 Examples
 --------

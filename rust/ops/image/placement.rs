@@ -20,8 +20,8 @@ params! {
 const CROP: &str = r#"
 Keeps a rectangle of an image (H, W, C), or of every image of a batch (N, H, W, C).
 
-The output is (height, width, C), or (N, height, width, C), of the input's dtype, which may be any. A rectangle that
-leaves the image is an error.
+The output is (height, width, C), or (N, height, width, C), of the input's dtype, which may be any.
+A rectangle that leaves the image is an error.
 
 Examples
 --------

@@ -13,8 +13,10 @@ use half::f16;
 params! {
     /// Parameters of `_image_resize`.
     pub struct ResizeParam {
-        size: Tuple, default(Tuple::new()), "(width, height) of the new image, or one number for both.";
-        keep_ratio: bool, default(false), "Is a single size that of the shorter edge, the ratio of the edges kept?";
+        size: Tuple, default(Tuple::new()), "(width, height) of the new image, or one number for \
+                                             both.";
+        keep_ratio: bool, default(false), "Is a single size that of the shorter edge, the ratio of \
+                                           the edges kept?";
         interp: i32, default(1), "0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.";
     }
 }
@@ -31,9 +33,10 @@ params! {
 const RESIZE: &str = r#"
 Resizes an image (H, W, C), or every image of a batch (N, H, W, C).
 
-``size`` is ``(width, height)`` or one number: a square, or with ``keep_ratio`` the shorter edge. ``interp`` is 0 for the
-nearest pixel, 1 for linear and 2 for cubic interpolation, 3 for the average of the area that a pixel covers, 4 for
-Lanczos' filter of 8 by 8 pixels, in OpenCV's conventions. uint8, float16, float32 or float64; not differentiable.
+``size`` is ``(width, height)`` or one number: a square, or with ``keep_ratio`` the shorter edge.
+``interp`` is 0 for the nearest pixel, 1 for linear and 2 for cubic interpolation, 3 for the average
+of the area that a pixel covers, 4 for Lanczos' filter of 8 by 8 pixels, in OpenCV's conventions.
+uint8, float16, float32 or float64; not differentiable.
 
 Examples
 --------

@@ -13,14 +13,16 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_linalg_extractdiag` and `_linalg_makediag`.
     pub struct DiagonalParam {
-        offset: i32, default(0), "Which diagonal: above the main one if positive, below it if negative.";
+        offset: i32, default(0), "Which diagonal: above the main one if positive, below it if \
+                                  negative.";
     }
 }
 
 params! {
     /// Parameters of `_linalg_extracttrian` and `_linalg_maketrian`.
     pub struct TriangleParam {
-        offset: i32, default(0), "The diagonal at which the triangle begins: an upper one if positive, a lower one if negative.";
+        offset: i32, default(0), "The diagonal at which the triangle begins: an upper one if \
+                                  positive, a lower one if negative.";
         lower: bool, default(true), "The lower triangle? Matters with offset=0.";
     }
 }
@@ -35,7 +37,8 @@ pub fn operators() -> Vec<OpDef> {
             "_linalg_makediag",
             text(
                 "A diagonal of square matrices.",
-                "A ``(..., n, n)`` gives ``(..., n - abs(offset))``. float16 (calculated in float32), float32 or float64.",
+                "A ``(..., n, n)`` gives ``(..., n - abs(offset))``. float16 (calculated in \
+                 float32), float32 or float64.",
                 "nd.linalg.extractdiag(nd.array([[1, 2], [3, 4]]))\n[1. 4.]",
             ),
         ),
@@ -44,7 +47,8 @@ pub fn operators() -> Vec<OpDef> {
             "_linalg_extractdiag",
             text(
                 "Square matrices with a given diagonal, and 0 elsewhere.",
-                "A ``(..., n)`` gives ``(..., m, m)`` with ``m = n + abs(offset)``. float16 (calculated in float32), float32 or float64.",
+                "A ``(..., n)`` gives ``(..., m, m)`` with ``m = n + abs(offset)``. float16 \
+                 (calculated in float32), float32 or float64.",
                 "nd.linalg.makediag(nd.array([1, 2]))\n[[1. 0.]\n [0. 2.]]",
             ),
         ),
@@ -53,7 +57,9 @@ pub fn operators() -> Vec<OpDef> {
             "_linalg_maketrian",
             text(
                 "A triangle of square matrices, as a vector.",
-                "A ``(..., n, n)`` gives ``(..., m * (m + 1) / 2)`` with ``m = n - abs(offset)``: a lower triangle row by row, an upper one column by column. float16 (calculated in float32), float32 or float64.",
+                "A ``(..., n, n)`` gives ``(..., m * (m + 1) / 2)`` with ``m = n - abs(offset)``: \
+                 a lower triangle row by row, an upper one column by column. float16 (calculated \
+                 in float32), float32 or float64.",
                 "nd.linalg.extracttrian(nd.array([[1, 2], [3, 4]]))\n[1. 3. 4.]",
             ),
         ),
@@ -61,8 +67,10 @@ pub fn operators() -> Vec<OpDef> {
             OpDef::new::<TriangleParam>("_linalg_maketrian").aliases(&["linalg_maketrian"]),
             "_linalg_extracttrian",
             text(
-                "Square matrices with a given triangle, and 0 elsewhere: the inverse of `extracttrian`.",
-                "A ``(..., m * (m + 1) / 2)`` gives ``(..., n, n)`` with ``n = m + abs(offset)``. Another length is an error. float16 (calculated in float32), float32 or float64.",
+                "Square matrices with a given triangle, and 0 elsewhere: the inverse of \
+                 `extracttrian`.",
+                "A ``(..., m * (m + 1) / 2)`` gives ``(..., n, n)`` with ``n = m + abs(offset)``. \
+                 Another length is an error. float16 (calculated in float32), float32 or float64.",
                 "nd.linalg.maketrian(nd.array([1, 2, 3]))\n[[1. 0.]\n [2. 3.]]",
             ),
         ),
@@ -226,7 +234,8 @@ fn sumlogdiag() -> OpDef {
         .aliases(&["linalg_sumlogdiag"])
         .doc(&text(
             "The sum of the logarithms of the diagonal of square matrices.",
-            "A ``(..., n, n)`` gives ``(...)``, one matrix ``(1,)``. float16 (calculated in float32), float32 or float64.",
+            "A ``(..., n, n)`` gives ``(...)``, one matrix ``(1,)``. float16 (calculated in \
+             float32), float32 or float64.",
             "nd.linalg.sumlogdiag(nd.array([[1, 7], [7, 1]]))\n[0.]",
         ))
         .inputs_are(&[("A", "The matrices (..., n, n).")])

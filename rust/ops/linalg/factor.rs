@@ -36,8 +36,8 @@ pub fn operators() -> Vec<OpDef> {
             .doc(&text(
                 "The Cholesky factor of positive definite matrices: ``A = L L'``, or ``A = U' U``.",
                 &format!(
-                    "{SQUARE} Only one triangle of A is read, but the gradient is that of symmetric \
-                     matrices. A matrix that is not positive definite is an error."
+                    "{SQUARE} Only one triangle of A is read, but the gradient is that of \
+                     symmetric matrices. A matrix that is not positive definite is an error."
                 ),
                 "nd.linalg.potrf(nd.array([[4, 2], [2, 5]]))\n[[2. 0.]\n [1. 2.]]",
             ))
@@ -184,7 +184,8 @@ fn det() -> OpDef {
         .aliases(&["linalg_det", "_npi_det"])
         .doc(&text(
             "The determinants of matrices.",
-            "A ``(..., n, n)`` gives ``(...)``, one matrix ``(1,)``. The gradient of a singular matrix is 0. float16 (calculated in float32), float32 or float64.",
+            "A ``(..., n, n)`` gives ``(...)``, one matrix ``(1,)``. The gradient of a singular \
+             matrix is 0. float16 (calculated in float32), float32 or float64.",
             "nd.linalg.det(nd.array([[1, 2], [3, 4]]))\n[-2.]",
         ))
         .inputs_are(&[("A", "The matrices (..., n, n).")])
@@ -195,12 +196,14 @@ fn det() -> OpDef {
         .gradient(Gradient::declared("_backward_linalg_det", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Output(0)]
         }))
-        .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => {
-            factors::<T>(c, |i, sign, logarithm| {
-                // SAFETY: the output has an element for each matrix.
-                unsafe { *c.outputs[0].as_ptr::<T>().add(i) = sign * logarithm.exp() };
+        .kernel(widening::cpu(|c| {
+            with_real!(c.inputs[0].dtype(), T => {
+                factors::<T>(c, |i, sign, logarithm| {
+                    // SAFETY: the output has an element for each matrix.
+                    unsafe { *c.outputs[0].as_ptr::<T>().add(i) = sign * logarithm.exp() };
+                })
             })
-        })))
+        }))
 }
 
 fn slogdet() -> OpDef {
@@ -208,7 +211,9 @@ fn slogdet() -> OpDef {
         .aliases(&["linalg_slogdet", "_npi_slogdet"])
         .doc(&text(
             "Signs of the determinants of matrices, and the logarithms of their absolute values.",
-            "A ``(..., n, n)`` gives two arrays ``(...)``, for one matrix ``(1,)``; of a singular matrix 0 and ``-inf``. The sign has no gradient; the gradient of a singular matrix is 0. float16 (calculated in float32), float32 or float64.",
+            "A ``(..., n, n)`` gives two arrays ``(...)``, for one matrix ``(1,)``; of a singular \
+             matrix 0 and ``-inf``. The sign has no gradient; the gradient of a singular matrix is \
+             0. float16 (calculated in float32), float32 or float64.",
             "nd.linalg.slogdet(nd.array([[1, 2], [3, 4]]))[0]\n[-1.]",
         ))
         .inputs_are(&[("A", "The matrices (..., n, n).")])
@@ -219,15 +224,17 @@ fn slogdet() -> OpDef {
         .gradient(Gradient::declared("_backward_linalg_slogdet", |_, _, _| {
             vec![Dep::OutGrad(1), Dep::Input(0)]
         }))
-        .kernel(always(|c| with_real!(c.inputs[0].dtype(), T => {
-            factors::<T>(c, |i, sign, logarithm| {
-                // SAFETY: the outputs have an element for each matrix.
-                unsafe {
-                    *c.outputs[0].as_ptr::<T>().add(i) = sign;
-                    *c.outputs[1].as_ptr::<T>().add(i) = logarithm;
-                }
+        .kernel(always(|c| {
+            with_real!(c.inputs[0].dtype(), T => {
+                factors::<T>(c, |i, sign, logarithm| {
+                    // SAFETY: the outputs have an element for each matrix.
+                    unsafe {
+                        *c.outputs[0].as_ptr::<T>().add(i) = sign;
+                        *c.outputs[1].as_ptr::<T>().add(i) = logarithm;
+                    }
+                })
             })
-        })))
+        }))
 }
 
 fn det_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
@@ -300,8 +307,11 @@ fn gelqf() -> OpDef {
     OpDef::plain("_linalg_gelqf")
         .aliases(&["linalg_gelqf"])
         .doc(&text(
-            "The factors of matrices with at most as many rows as columns: ``A = L Q``, L a lower triangle, ``Q Q' = 1``.",
-            "A ``(..., m, n)`` with ``m <= n`` gives Q ``(..., m, n)`` and L ``(..., m, m)``. Signs are those of Householder's method, as in LAPACK. float16 (calculated in float32), float32 or float64.",
+            "The factors of matrices with at most as many rows as columns: ``A = L Q``, L a lower \
+             triangle, ``Q Q' = 1``.",
+            "A ``(..., m, n)`` with ``m <= n`` gives Q ``(..., m, n)`` and L ``(..., m, m)``. \
+             Signs are those of Householder's method, as in LAPACK. float16 (calculated in \
+             float32), float32 or float64.",
             "nd.linalg.gelqf(nd.array([[3, 4]]))[1]\n[[-5.]]",
         ))
         .inputs_are(&[("A", "The matrices (..., m, n).")])
@@ -355,7 +365,10 @@ fn syevd() -> OpDef {
         .aliases(&["linalg_syevd"])
         .doc(&text(
             "Eigenvectors and eigenvalues of symmetric matrices: ``A = U' diag(L) U``.",
-            "A ``(..., n, n)`` gives U ``(..., n, n)``, whose rows are the eigenvectors, each with a positive greatest element, and L ``(..., n)``, rising. Equal eigenvalues add nothing to each other's gradient. float16 (calculated in float32), float32 or float64.",
+            "A ``(..., n, n)`` gives U ``(..., n, n)``, whose rows are the eigenvectors, each with \
+             a positive greatest element, and L ``(..., n)``, rising. Equal eigenvalues add \
+             nothing to each other's gradient. float16 (calculated in float32), float32 or \
+             float64.",
             "nd.linalg.syevd(nd.array([[2, 1], [1, 2]]))[1]\n[1. 3.]",
         ))
         .inputs_are(&[("A", "Symmetric matrices (..., n, n).")])

@@ -92,7 +92,8 @@ fn gemm3() -> OpDef {
         .doc(&text(
             "``alpha * op(A) op(B) + beta * C`` of matrices in batches, ``op`` transposing or not.",
             NOTES,
-            "nd.linalg.gemm(nd.ones((2, 2)), nd.ones((2, 2)), nd.ones((2, 2)), beta=3)\n[[5. 5.]\n [5. 5.]]",
+            "nd.linalg.gemm(nd.ones((2, 2)), nd.ones((2, 2)), nd.ones((2, 2)), beta=3)\n[[5. 5.]\n \
+             [5. 5.]]",
         ))
         .inputs_are(&[("A", "Left matrices."), ("B", "Right matrices."), ("C", "What is added.")])
         .infer_shape(infer_shape)
@@ -236,7 +237,8 @@ fn syrk() -> OpDef {
         .aliases(&["linalg_syrk"])
         .doc(&text(
             "``alpha * A A'`` of matrices in batches, or ``alpha * A' A``.",
-            "``(..., m, n)`` gives ``(..., m, m)``, with ``transpose`` ``(..., n, n)``. float16 (calculated in float32), float32 or float64.",
+            "``(..., m, n)`` gives ``(..., m, m)``, with ``transpose`` ``(..., n, n)``. float16 \
+             (calculated in float32), float32 or float64.",
             "nd.linalg.syrk(nd.array([[1, 2], [3, 4]]))\n[[ 5. 11.]\n [11. 25.]]",
         ))
         .inputs_are(&[("A", "The matrices (..., m, n).")])
@@ -287,8 +289,10 @@ fn khatri_rao() -> OpDef {
     OpDef::new::<KhatriRaoParam>("khatri_rao")
         .doc(&text(
             "The column-wise Kronecker product of matrices.",
-            "Matrices ``(n1, k)``, ``(n2, k)`` ... give ``(n1 * n2 * ..., k)``. float16 (calculated in float32), float32 or float64.",
-            "nd.khatri_rao(nd.array([[1, 2]]), nd.array([[3, 4], [5, 6]]))\n[[ 3.  8.]\n [ 5. 12.]]",
+            "Matrices ``(n1, k)``, ``(n2, k)`` ... give ``(n1 * n2 * ..., k)``. float16 \
+             (calculated in float32), float32 or float64.",
+            "nd.khatri_rao(nd.array([[1, 2]]), nd.array([[3, 4], [5, 6]]))\n[[ 3.  8.]\n [ 5. \
+             12.]]",
         ))
         .variadic("num_args", "The matrices (n, k).")
         .infer_shape(|_, inputs, outputs| {

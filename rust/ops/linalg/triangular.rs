@@ -24,8 +24,9 @@ params! {
     }
 }
 
-const NOTES: &str = "A ``(..., n, n)``, of which only the triangle is read, and B ``(..., n, m)``, with ``rightside`` \
-``(..., m, n)``, the output's shape. float16 (calculated in float32), float32 or float64.";
+const NOTES: &str = "A ``(..., n, n)``, of which only the triangle is read, and B ``(..., n, m)``, \
+                     with ``rightside`` ``(..., m, n)``, the output's shape. float16 (calculated \
+                     in float32), float32 or float64.";
 
 type Routine<T> = fn(&[T], (usize, Steps, bool), &mut [T], (usize, Steps));
 
@@ -47,7 +48,8 @@ pub fn operators() -> Vec<OpDef> {
         "nd.linalg.trmm(nd.array([[1, 9], [2, 3]]), nd.array([[1], [1]]))\n[[1.]\n [5.]]",
     );
     let solved = text(
-        "Solves ``op(A) X = alpha * B`` for triangular A, or with ``rightside`` ``X op(A) = alpha * B``.",
+        "Solves ``op(A) X = alpha * B`` for triangular A, or with ``rightside`` ``X op(A) = alpha \
+         * B``.",
         &format!("{NOTES} A 0 on the diagonal gives infinities."),
         "nd.linalg.trsm(nd.array([[1, 9], [2, 3]]), nd.array([[1], [5]]))\n[[1.]\n [1.]]",
     );

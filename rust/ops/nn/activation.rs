@@ -12,7 +12,8 @@ use crate::{param_enum, params, with_real};
 param_enum! {
     /// The function.
     pub enum ActType {
-        Relu = "relu", Sigmoid = "sigmoid", SoftRelu = "softrelu", SoftSign = "softsign", Tanh = "tanh",
+        Relu = "relu", Sigmoid = "sigmoid", SoftRelu = "softrelu", SoftSign = "softsign",
+        Tanh = "tanh",
     }
 }
 
@@ -34,9 +35,9 @@ Applies an activation function element-wise.
 
 Notes
 -----
-Data of any shape, float16 (calculated in float32), float32 or float64; the output has the same shape and dtype.
-The gradient of ``relu`` at 0 is 0. It is calculated from the output, of ``softsign`` from the input. Data of an
-integer dtype is an error.
+Data of any shape, float16 (calculated in float32), float32 or float64; the output has the same
+shape and dtype. The gradient of ``relu`` at 0 is 0. It is calculated from the output, of
+``softsign`` from the input. Data of an integer dtype is an error.
 
 Examples
 --------

@@ -87,26 +87,56 @@ pub fn operators() -> Vec<OpDef> {
     let kv = ("keys_values", "Interleaved projections (L, B, 2 * heads * d).");
     let attention = ("attention", "Scores (B * heads, rows, L).");
     [
-        both("interleaved_matmul_selfatt_qk", SELF_QK, &[qkv], text(
-            "The scores of self-attention, ``q k' / sqrt(d)``, for every image and head.",
-            "The last axis of ``(L, B, 3 * heads * d)`` holds, head by head, query, key and value. The output is ``(B * heads, L, L)``.",
-            ">>> nd.contrib.interleaved_matmul_selfatt_qk(nd.array([[[2, 3, 9]]]), heads=1)\n[[[6.]]]",
-        )),
-        both("interleaved_matmul_selfatt_valatt", SELF_VALUES, &[qkv, attention], text(
-            "The values of self-attention, weighted by scores.",
-            "The last axis of ``(L, B, 3 * heads * d)`` holds, head by head, query, key and value; attention is ``(B * heads, L, L)``. The output is ``(L, B, heads * d)``.",
-            ">>> x = nd.array([[[2, 3, 9]]])\n>>> nd.contrib.interleaved_matmul_selfatt_valatt(x, nd.array([[[0.5]]]), heads=1)\n[[[4.5]]]",
-        )),
-        both("interleaved_matmul_encdec_qk", ENCDEC_QK, &[("queries", "Queries (Lq, B, heads * d)."), kv], text(
-            "The scores of attention between two sequences, ``q k' / sqrt(d)``, for every image and head.",
-            "``queries`` ``(Lq, B, heads * d)``, and ``keys_values`` ``(L, B, 2 * heads * d)`` with, head by head, key and value. The output is ``(B * heads, Lq, L)``.",
-            ">>> q, kv = nd.array([[[2]]]), nd.array([[[3, 9]]])\n>>> nd.contrib.interleaved_matmul_encdec_qk(q, kv, heads=1)\n[[[6.]]]",
-        )),
-        both("interleaved_matmul_encdec_valatt", ENCDEC_VALUES, &[kv, attention], text(
-            "The values of attention between two sequences, weighted by scores.",
-            "``keys_values`` ``(L, B, 2 * heads * d)`` with, head by head, key and value, and attention ``(B * heads, Lq, L)``. The output is ``(Lq, B, heads * d)``.",
-            ">>> kv, a = nd.array([[[3, 9]]]), nd.array([[[0.5]]])\n>>> nd.contrib.interleaved_matmul_encdec_valatt(kv, a, heads=1)\n[[[4.5]]]",
-        )),
+        both(
+            "interleaved_matmul_selfatt_qk",
+            SELF_QK,
+            &[qkv],
+            text(
+                "The scores of self-attention, ``q k' / sqrt(d)``, for every image and head.",
+                "The last axis of ``(L, B, 3 * heads * d)`` holds, head by head, query, key and \
+                 value. The output is ``(B * heads, L, L)``.",
+                ">>> nd.contrib.interleaved_matmul_selfatt_qk(nd.array([[[2, 3, 9]]]), heads=1)\n\
+                 [[[6.]]]",
+            ),
+        ),
+        both(
+            "interleaved_matmul_selfatt_valatt",
+            SELF_VALUES,
+            &[qkv, attention],
+            text(
+                "The values of self-attention, weighted by scores.",
+                "The last axis of ``(L, B, 3 * heads * d)`` holds, head by head, query, key and \
+                 value; attention is ``(B * heads, L, L)``. The output is ``(L, B, heads * d)``.",
+                ">>> x = nd.array([[[2, 3, 9]]])\n>>> \
+                 nd.contrib.interleaved_matmul_selfatt_valatt(x, nd.array([[[0.5]]]), heads=1)\n\
+                 [[[4.5]]]",
+            ),
+        ),
+        both(
+            "interleaved_matmul_encdec_qk",
+            ENCDEC_QK,
+            &[("queries", "Queries (Lq, B, heads * d)."), kv],
+            text(
+                "The scores of attention between two sequences, ``q k' / sqrt(d)``, for every \
+                 image and head.",
+                "``queries`` ``(Lq, B, heads * d)``, and ``keys_values`` ``(L, B, 2 * heads * d)`` \
+                 with, head by head, key and value. The output is ``(B * heads, Lq, L)``.",
+                ">>> q, kv = nd.array([[[2]]]), nd.array([[[3, 9]]])\n>>> \
+                 nd.contrib.interleaved_matmul_encdec_qk(q, kv, heads=1)\n[[[6.]]]",
+            ),
+        ),
+        both(
+            "interleaved_matmul_encdec_valatt",
+            ENCDEC_VALUES,
+            &[kv, attention],
+            text(
+                "The values of attention between two sequences, weighted by scores.",
+                "``keys_values`` ``(L, B, 2 * heads * d)`` with, head by head, key and value, and \
+                 attention ``(B * heads, Lq, L)``. The output is ``(Lq, B, heads * d)``.",
+                ">>> kv, a = nd.array([[[3, 9]]]), nd.array([[[0.5]]])\n>>> \
+                 nd.contrib.interleaved_matmul_encdec_valatt(kv, a, heads=1)\n[[[4.5]]]",
+            ),
+        ),
     ]
     .concat()
 }

@@ -22,7 +22,8 @@ params! {
         momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
         fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
         use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
-        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
+                                                well.";
         axis: i32, default(1), "The channel axis.";
         cudnn_off: bool, default(false), "Accepted, without effect.";
         min_calib_range: Option<f32>, default(None), "Accepted, without effect.";
@@ -37,7 +38,8 @@ params! {
         momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
         fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
         use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
-        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
+                                                well.";
     }
 }
 
@@ -48,8 +50,10 @@ params! {
         momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
         fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
         use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
-        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
-        ndev: i32, default(1), "Number of devices that share a batch; in training only 1 is supported.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
+                                                well.";
+        ndev: i32, default(1), "Number of devices that share a batch; in training only 1 is \
+                                supported.";
         key: String, required, "Name that the nodes of one layer on several devices share.";
     }
 }
@@ -95,17 +99,18 @@ Examples
 const DOC: &str = r#"
 Normalises each channel over the batch: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``.
 
-In training ``mean`` and ``var`` (biased) are those of the batch; otherwise, and with ``use_global_stats=True``, the
-auxiliary states ``moving_mean`` and ``moving_var``. The backward pass of a training step updates these:
-``moving = momentum * moving + (1 - momentum) * batch``.
+In training ``mean`` and ``var`` (biased) are those of the batch; otherwise, and with
+``use_global_stats=True``, the auxiliary states ``moving_mean`` and ``moving_var``. The backward
+pass of a training step updates these: ``moving = momentum * moving + (1 - momentum) * batch``.
 
 Notes
 -----
-Data has at least two axes; gamma, beta and the moving averages have the extent of ``axis``. **With the default
-``fix_gamma=True`` gamma counts as 1 and gets no gradient;** the array itself keeps its values, which MXNet overwrites
-by 1. float16 data is calculated in float32 and has float32
-gamma, beta and moving averages; otherwise all share float32 or float64. The hidden outputs ``mean`` and ``var`` (the
-inverse standard deviation) are visible with ``output_mean_var=True``; no gradient flows through them.
+Data has at least two axes; gamma, beta and the moving averages have the extent of ``axis``. **With
+the default ``fix_gamma=True`` gamma counts as 1 and gets no gradient;** the array itself keeps its
+values, which MXNet overwrites by 1. float16 data is calculated in float32 and has float32 gamma,
+beta and moving averages; otherwise all share float32 or float64. The hidden outputs ``mean`` and
+``var`` (the inverse standard deviation) are visible with ``output_mean_var=True``; no gradient
+flows through them.
 
 Examples
 --------
@@ -118,8 +123,8 @@ Examples
 
 References
 ----------
-S. Ioffe, C. Szegedy, Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift,
-ICML 2015.
+S. Ioffe, C. Szegedy, Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+Covariate Shift, ICML 2015.
 "#;
 
 const NAMES: &[&str] = &["data", "gamma", "beta", "moving_mean", "moving_var"];

@@ -17,11 +17,15 @@ params! {
     /// Parameters of `Convolution`.
     pub struct ConvolutionParam {
         kernel: Tuple, required, "Extents of a filter: (w,), (h, w) or (d, h, w).";
-        stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 on every axis.";
-        dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on every axis.";
-        pad: Tuple, default(Tuple::new()), "Zeros put before and after each spatial axis; default 0.";
+        stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 on every \
+                                               axis.";
+        dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on every \
+                                               axis.";
+        pad: Tuple, default(Tuple::new()), "Zeros put before and after each spatial axis; default \
+                                            0.";
         num_filter: u32, required.ge(1.0), "Number of filters, the channels of the output.";
-        num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters are divided into.";
+        num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters are \
+                                             divided into.";
         workspace: u64, default(1024), "Accepted, without effect.";
         no_bias: bool, default(false), "Leave out the input bias.";
         cudnn_tune: Option<CudnnTune>, default(None), "Accepted, without effect.";
@@ -31,17 +35,18 @@ params! {
 }
 
 const DOC: &str = r#"
-Convolution (cross-correlation: filters are not flipped) over one, two or three spatial axes:
-``y[n, f, i, j] = b[f] + sum over c, u, v of x[n, c, i*s + u*d - p, j*s + v*d - p] * w[f, c, u, v]``.
+Convolution (cross-correlation: filters are not flipped) over one, two or three spatial axes: ``y[n,
+f, i, j] = b[f] + sum over c, u, v of x[n, c, i*s + u*d - p, j*s + v*d - p] * w[f, c, u, v]``.
 
 Notes
 -----
-With ``layout=None`` data is ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``, by the length of ``kernel``;
-weight is ``(num_filter, C / num_group, *kernel)`` and bias ``(num_filter,)``, both inferred from the data. Output
-extents are ``floor((in + 2 * pad - dilate * (kernel - 1) - 1) / stride) + 1``. With ``num_group=g`` channels and
-filters are divided into ``g`` groups that do not see each other. In channels-last layouts the weight is
-``(num_filter, *kernel, C / num_group)``. One dtype: float16 (calculated in float32), float32 or float64. A filter
-larger than the padded input, or channels that do not divide into the groups, are errors.
+With ``layout=None`` data is ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``, by the length
+of ``kernel``; weight is ``(num_filter, C / num_group, *kernel)`` and bias ``(num_filter,)``, both
+inferred from the data. Output extents are ``floor((in + 2 * pad - dilate * (kernel - 1) - 1) /
+stride) + 1``. With ``num_group=g`` channels and filters are divided into ``g`` groups that do not
+see each other. In channels-last layouts the weight is ``(num_filter, *kernel, C / num_group)``. One
+dtype: float16 (calculated in float32), float32 or float64. A filter larger than the padded input,
+or channels that do not divide into the groups, are errors.
 
 Examples
 --------

@@ -30,7 +30,8 @@ param_enum! {
 params! {
     /// Parameters of `Pad`.
     pub struct PadParam {
-        mode: PadMode, required, "What is put around: a constant, the nearest element, or the mirror image.";
+        mode: PadMode, required, "What is put around: a constant, the nearest element, or the \
+                                  mirror image.";
         pad_width: Tuple, required, "Elements before and after each axis: (b0, a0, b1, a1, ...).";
         constant_value: f64, default(0.0), "The value with mode='constant'.";
     }
@@ -41,9 +42,10 @@ Keeps a rectangle of each image ``(N, C, H, W)``.
 
 Notes
 -----
-With ``num_args=1`` it has the size ``h_w``; with ``num_args=2`` that of the last two axes of the second input, whose
-values do not matter and which gets no gradient. It begins at ``offset``, or lies in the middle with
-``center_crop=True``. float16, float32 or float64, one dtype. A rectangle that leaves the image is an error.
+With ``num_args=1`` it has the size ``h_w``; with ``num_args=2`` that of the last two axes of the
+second input, whose values do not matter and which gets no gradient. It begins at ``offset``, or
+lies in the middle with ``center_crop=True``. float16, float32 or float64, one dtype. A rectangle
+that leaves the image is an error.
 
 Examples
 --------
@@ -56,9 +58,10 @@ Puts elements around each image of ``(N, C, H, W)`` or ``(N, C, D, H, W)``.
 
 Notes
 -----
-``pad_width`` has two numbers an axis, before and after; the first four must be 0. ``mode='constant'`` puts
-``constant_value``, ``'edge'`` repeats the outermost elements, ``'reflect'`` mirrors at them without repeating them and
-needs fewer than there are. float16, float32 or float64.
+``pad_width`` has two numbers an axis, before and after; the first four must be 0.
+``mode='constant'`` puts ``constant_value``, ``'edge'`` repeats the outermost elements,
+``'reflect'`` mirrors at them without repeating them and needs fewer than there are. float16,
+float32 or float64.
 
 Examples
 --------

@@ -29,17 +29,18 @@ params! {
 }
 
 const DOC: &str = r#"
-Connectionist temporal classification: the negative logarithm of the probability that the classes read off in time,
-repetitions and blanks removed, are the label.
+Connectionist temporal classification: the negative logarithm of the probability that the classes
+read off in time, repetitions and blanks removed, are the label.
 
 Notes
 -----
-Data ``(T, N, C)`` holds activations; the softmax over C is applied inside. Label ``(N, L)`` holds class numbers. With
-``blank_label='first'`` the blank is class 0 and labels are padded by 0, with ``'last'`` it is class ``C - 1`` and labels
-are padded by -1. Inputs ``data_lengths`` and ``label_lengths`` ``(N,)`` exist with their flags. The output ``(N,)`` holds
-the losses; a label that does not fit into its time has loss 0 and no gradient. Only data gets a gradient, which a hidden
-output holds. float16 (calculated in float32), float32 or float64; the others may have any dtype. A class number beyond C
-is an error.
+Data ``(T, N, C)`` holds activations; the softmax over C is applied inside. Label ``(N, L)`` holds
+class numbers. With ``blank_label='first'`` the blank is class 0 and labels are padded by 0, with
+``'last'`` it is class ``C - 1`` and labels are padded by -1. Inputs ``data_lengths`` and
+``label_lengths`` ``(N,)`` exist with their flags. The output ``(N,)`` holds the losses; a label
+that does not fit into its time has loss 0 and no gradient. Only data gets a gradient, which a
+hidden output holds. float16 (calculated in float32), float32 or float64; the others may have any
+dtype. A class number beyond C is an error.
 
 Examples
 --------

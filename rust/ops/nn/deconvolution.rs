@@ -18,11 +18,16 @@ params! {
     /// Parameters of `Deconvolution`.
     pub struct DeconvolutionParam {
         kernel: Tuple, required, "Extents of a filter: (w,), (h, w) or (d, h, w).";
-        stride: Tuple, default(Tuple::new()), "Steps between the positions that an input element spreads to; default 1.";
-        dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on every axis.";
-        pad: Tuple, default(Tuple::new()), "Elements cut off before and after each spatial axis; default 0.";
-        adj: Tuple, default(Tuple::new()), "Elements added after each spatial axis, less than stride; default 0.";
-        target_shape: Tuple, default(Tuple::new()), "Spatial extents of the output; replaces pad and adj.";
+        stride: Tuple, default(Tuple::new()), "Steps between the positions that an input element \
+                                               spreads to; default 1.";
+        dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on every \
+                                               axis.";
+        pad: Tuple, default(Tuple::new()), "Elements cut off before and after each spatial axis; \
+                                            default 0.";
+        adj: Tuple, default(Tuple::new()), "Elements added after each spatial axis, less than \
+                                            stride; default 0.";
+        target_shape: Tuple, default(Tuple::new()), "Spatial extents of the output; replaces pad \
+                                                     and adj.";
         num_filter: u32, required.ge(1.0), "Number of channels of the output.";
         num_group: u32, default(1).ge(1.0), "Number of groups that channels are divided into.";
         workspace: u64, default(512), "Accepted, without effect.";
@@ -34,20 +39,21 @@ params! {
 }
 
 const DOC: &str = r#"
-Transposed convolution: the map from the output of a convolution to the gradient of its image. Every input element spreads, times the
-filter, over ``kernel`` output elements, ``stride`` apart.
+Transposed convolution: the map from the output of a convolution to the gradient of its image. Every
+input element spreads, times the filter, over ``kernel`` output elements, ``stride`` apart.
 
 Notes
 -----
-Data ``(N, C, ...)`` with one to three spatial axes; weight ``(C, num_filter / num_group, *kernel)`` and bias
-``(num_filter,)`` are inferred. Output extents are ``(in - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj``,
-or ``target_shape``; padding that leaves no element of an axis is an error. **There is no bias by default.** In
-channels-last layouts the weight is ``(C, *kernel, num_filter / num_group)``. One dtype: float16 (calculated in
-float32), float32 or float64.
+Data ``(N, C, ...)`` with one to three spatial axes; weight ``(C, num_filter / num_group, *kernel)``
+and bias ``(num_filter,)`` are inferred. Output extents are ``(in - 1) * stride - 2 * pad + dilate *
+(kernel - 1) + 1 + adj``, or ``target_shape``; padding that leaves no element of an axis is an
+error. **There is no bias by default.** In channels-last layouts the weight is ``(C, *kernel,
+num_filter / num_group)``. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------
->>> nd.Deconvolution(nd.array([[[1, 2]]]), nd.ones((1, 1, 2)), kernel=(2,), stride=(2,), num_filter=1)
+>>> nd.Deconvolution(nd.array([[[1, 2]]]), nd.ones((1, 1, 2)), kernel=(2,), stride=(2,),
+...     num_filter=1)
 [[[1. 1. 2. 2.]]]
 "#;
 

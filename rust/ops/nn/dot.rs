@@ -26,14 +26,15 @@ params! {
 }
 
 const DOT: &str = r#"
-Contracts the last axis of ``lhs`` with the first of ``rhs``: of two vectors the inner product, of matrices the matrix
-product.
+Contracts the last axis of ``lhs`` with the first of ``rhs``: of two vectors the inner product, of
+matrices the matrix product.
 
 Notes
 -----
-``(a..., k)`` and ``(k, b...)`` give ``(a..., b...)``; two vectors give shape ``(1,)``. ``transpose_a=True`` contracts
-the first axis of ``lhs`` instead, ``transpose_b=True`` the last of ``rhs``. One dtype: float16 (calculated in
-float32), float32 or float64. Contracted extents that differ are an error.
+``(a..., k)`` and ``(k, b...)`` give ``(a..., b...)``; two vectors give shape ``(1,)``.
+``transpose_a=True`` contracts the first axis of ``lhs`` instead, ``transpose_b=True`` the last of
+``rhs``. One dtype: float16 (calculated in float32), float32 or float64. Contracted extents that
+differ are an error.
 
 Examples
 --------
@@ -46,8 +47,9 @@ Matrix product of each pair of matrices in two stacks.
 
 Notes
 -----
-``(..., m, k)`` and ``(..., k, n)`` with equal leading axes, at least one, give ``(..., m, n)``; ``transpose_a`` and
-``transpose_b`` exchange the last two axes of an input. One dtype: float16 (calculated in float32), float32 or float64.
+``(..., m, k)`` and ``(..., k, n)`` with equal leading axes, at least one, give ``(..., m, n)``;
+``transpose_a`` and ``transpose_b`` exchange the last two axes of an input. One dtype: float16
+(calculated in float32), float32 or float64.
 
 Examples
 --------
@@ -239,7 +241,8 @@ mod tests {
         let fail = infer_shapes("dot", &[], &[Some(&[2, 3]), Some(&[2, 3])]).unwrap_err();
         assert_eq!(
             fail.to_string(),
-            "cannot multiply shapes (2, 3) and (2, 3): expected equal extents of the axes summed over"
+            "cannot multiply shapes (2, 3) and (2, 3): expected equal extents of the axes summed \
+             over"
         );
     }
 

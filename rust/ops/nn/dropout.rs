@@ -32,14 +32,15 @@ params! {
 }
 
 const DOC: &str = r#"
-Zeroes elements at random in training: each is kept with probability ``1 - p`` and then divided by ``1 - p``, so that
-the expectation stays. Otherwise the output is the input.
+Zeroes elements at random in training: each is kept with probability ``1 - p`` and then divided by
+``1 - p``, so that the expectation stays. Otherwise the output is the input.
 
 Notes
 -----
-``mode='always'`` drops in inference too. All positions along the axes in ``axes`` share one decision. Any shape;
-float16 (calculated in float32), float32 or float64; the output has the shape and dtype of the data. The random numbers
-of element ``i`` depend on the seed, the call and ``i`` only. A hidden second output ``mask`` holds the factors.
+``mode='always'`` drops in inference too. All positions along the axes in ``axes`` share one
+decision. Any shape; float16 (calculated in float32), float32 or float64; the output has the shape
+and dtype of the data. The random numbers of element ``i`` depend on the seed, the call and ``i``
+only. A hidden second output ``mask`` holds the factors.
 
 Examples
 --------

@@ -26,10 +26,11 @@ Maps numbers to rows of the weight: ``y[i, ..., :] = weight[data[i, ...], :]``.
 
 Notes
 -----
-Data of any shape and dtype holds numbers in 0 to ``input_dim - 1``; the output has its shape and ``output_dim``
-as a further axis. ``weight`` is ``(input_dim, output_dim)``, of the dtype ``dtype`` unless it is given; the output has
-the dtype of the weight. Fractions are cut off; numbers beyond the last row count as the last row, negative ones as
-row 0, forward and backward. The gradient of a row is the sum over all places that used it; data gets none.
+Data of any shape and dtype holds numbers in 0 to ``input_dim - 1``; the output has its shape and
+``output_dim`` as a further axis. ``weight`` is ``(input_dim, output_dim)``, of the dtype ``dtype``
+unless it is given; the output has the dtype of the weight. Fractions are cut off; numbers beyond
+the last row count as the last row, negative ones as row 0, forward and backward. The gradient of a
+row is the sum over all places that used it; data gets none.
 
 Examples
 --------

@@ -17,22 +17,24 @@ params! {
     pub struct FullyConnectedParam {
         num_hidden: i32, required.ge(1.0), "Extent of the mapped axis of the output.";
         no_bias: bool, default(false), "Leave out the input bias.";
-        flatten: bool, default(true), "Map everything but axis 0 at once; if false, map the last axis only.";
+        flatten: bool, default(true), "Map everything but axis 0 at once; if false, map the last \
+                                       axis only.";
     }
 }
 
 const DOC: &str = r#"
 Applies a linear map: ``y = x Wᵀ + b``.
 
-With ``flatten=True`` the data ``(N, ...)`` is seen as ``(N, I)``, where ``I`` is the product of the other
-extents, and the output is ``(N, num_hidden)``. With ``flatten=False`` only the last axis, of extent ``I``, is
-mapped: ``(..., I)`` becomes ``(..., num_hidden)``.
+With ``flatten=True`` the data ``(N, ...)`` is seen as ``(N, I)``, where ``I`` is the product of the
+other extents, and the output is ``(N, num_hidden)``. With ``flatten=False`` only the last axis, of
+extent ``I``, is mapped: ``(..., I)`` becomes ``(..., num_hidden)``.
 
 Notes
 -----
-``weight`` has shape ``(num_hidden, I)`` and ``bias`` ``(num_hidden,)``; both are inferred from the data. With
-``no_bias=True`` there is no input ``bias``. Data, weight, bias and output share one dtype: float16 (calculated
-in float32), float32 or float64. A weight that does not fit the data is an error.
+``weight`` has shape ``(num_hidden, I)`` and ``bias`` ``(num_hidden,)``; both are inferred from the
+data. With ``no_bias=True`` there is no input ``bias``. Data, weight, bias and output share one
+dtype: float16 (calculated in float32), float32 or float64. A weight that does not fit the data is
+an error.
 
 Examples
 --------

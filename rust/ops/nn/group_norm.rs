@@ -29,13 +29,13 @@ params! {
 }
 
 const INSTANCE: &str = r#"
-Normalises each channel of each image: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``, with mean and (biased)
-variance over the spatial axes.
+Normalises each channel of each image: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``, with
+mean and (biased) variance over the spatial axes.
 
 Notes
 -----
-Data ``(N, C, ...)`` with at least three axes; gamma and beta ``(C,)`` are inferred. Hidden outputs ``mean`` and ``var``
-``(N, C)``. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, ...)`` with at least three axes; gamma and beta ``(C,)`` are inferred. Hidden outputs
+``mean`` and ``var`` ``(N, C)``. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------
@@ -48,15 +48,15 @@ D. Ulyanov, A. Vedaldi, V. Lempitsky, Instance Normalization, arXiv:1607.08022.
 "#;
 
 const GROUP: &str = r#"
-Normalises each group of channels of each image: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``, with mean and
-(biased) variance over the channels of the group and the spatial axes.
+Normalises each group of channels of each image: ``y = gamma * (x - mean) / sqrt(var + eps) +
+beta``, with mean and (biased) variance over the channels of the group and the spatial axes.
 
 Notes
 -----
-Data ``(N, C, ...)`` with at least three axes, ``num_groups`` must divide ``C``. **gamma and beta have one element a
-group, ``(num_groups,)``.** The hidden outputs ``mean`` and ``std`` (``sqrt(var + eps)``), ``(N, num_groups)``, are visible
-with ``output_mean_var=True``; no gradient flows through them. One dtype: float16 (calculated in float32), float32 or
-float64.
+Data ``(N, C, ...)`` with at least three axes, ``num_groups`` must divide ``C``. **gamma and beta
+have one element a group, ``(num_groups,)``.** The hidden outputs ``mean`` and ``std`` (``sqrt(var +
+eps)``), ``(N, num_groups)``, are visible with ``output_mean_var=True``; no gradient flows through
+them. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------

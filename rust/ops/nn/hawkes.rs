@@ -11,19 +11,20 @@ use crate::tensor::View;
 use crate::with_real;
 
 const DOC: &str = r#"
-The log-likelihood of marked Hawkes processes, one a row, in which events of a mark excite later ones of that mark:
-with the intensity ``lda[k] + alpha[k] * beta[k] * s_k(t)`` and ``s_k(t) = state[k] * exp(-beta[k] * t) + sum of
-exp(-beta[k] * (t - t_i))`` over earlier events of mark k, the sum of the logarithms of the intensities at the events,
-less the integrals of all intensities from 0 to max_time.
+The log-likelihood of marked Hawkes processes, one a row, in which events of a mark excite later
+ones of that mark: with the intensity ``lda[k] + alpha[k] * beta[k] * s_k(t)`` and ``s_k(t) =
+state[k] * exp(-beta[k] * t) + sum of exp(-beta[k] * (t - t_i))`` over earlier events of mark k, the
+sum of the logarithms of the intensities at the events, less the integrals of all intensities from 0
+to max_time.
 
 Notes
 -----
-lda and state ``(N, K)``, alpha and beta ``(K,)``, lags and marks ``(N, T)``, valid_length and max_time ``(N,)``; lags
-are the times since the event before, of which valid_length count. Outputs: the log-likelihoods ``(N,)``, and the
-states ``(N, K)`` at max_time, for the next part of the same processes. marks are int32, all else has one float dtype
-(float16 is calculated in float32). lda, alpha and beta have gradients, all else has none. A mark
-that is not below K is an error. Source: A. Hawkes, Spectra of some self-exciting and mutually exciting point
-processes, 1971.
+lda and state ``(N, K)``, alpha and beta ``(K,)``, lags and marks ``(N, T)``, valid_length and
+max_time ``(N,)``; lags are the times since the event before, of which valid_length count. Outputs:
+the log-likelihoods ``(N,)``, and the states ``(N, K)`` at max_time, for the next part of the same
+processes. marks are int32, all else has one float dtype (float16 is calculated in float32). lda,
+alpha and beta have gradients, all else has none. A mark that is not below K is an error. Source: A.
+Hawkes, Spectra of some self-exciting and mutually exciting point processes, 1971.
 
 Examples
 --------

@@ -17,8 +17,10 @@ params! {
     pub struct Im2ColParam {
         kernel: Tuple, required, "Extents of a patch: (w,), (h, w) or (d, h, w).";
         stride: Tuple, default(Tuple::new()), "Steps between patches; default 1 on every axis.";
-        dilate: Tuple, default(Tuple::new()), "Steps between the elements of a patch; default 1 on every axis.";
-        pad: Tuple, default(Tuple::new()), "Zeros put before and after each spatial axis; default 0.";
+        dilate: Tuple, default(Tuple::new()), "Steps between the elements of a patch; default 1 on \
+                                               every axis.";
+        pad: Tuple, default(Tuple::new()), "Zeros put before and after each spatial axis; default \
+                                            0.";
     }
 }
 
@@ -28,20 +30,23 @@ params! {
         output_size: Tuple, required, "Spatial extents of the images.";
         kernel: Tuple, required, "Extents of a patch: (w,), (h, w) or (d, h, w).";
         stride: Tuple, default(Tuple::new()), "Steps between patches; default 1 on every axis.";
-        dilate: Tuple, default(Tuple::new()), "Steps between the elements of a patch; default 1 on every axis.";
-        pad: Tuple, default(Tuple::new()), "Zeros put before and after each spatial axis; default 0.";
+        dilate: Tuple, default(Tuple::new()), "Steps between the elements of a patch; default 1 on \
+                                               every axis.";
+        pad: Tuple, default(Tuple::new()), "Zeros put before and after each spatial axis; default \
+                                            0.";
     }
 }
 
 const IM2COL: &str = r#"
-The patches that a convolution's filters meet, as columns: ``W.reshape((F, -1))`` times a column is what `Convolution`
-computes there.
+The patches that a convolution's filters meet, as columns: ``W.reshape((F, -1))`` times a column is
+what `Convolution` computes there.
 
 Notes
 -----
-Data ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``, by the length of ``kernel``; the output ``(N, C * kernel, patches)`` has
-the elements of a patch channel by channel. There are as many patches as output elements of a `Convolution`. One
-dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``, by the length of ``kernel``; the output
+``(N, C * kernel, patches)`` has the elements of a patch channel by channel. There are as many
+patches as output elements of a `Convolution`. One dtype: float16 (calculated in float32), float32
+or float64.
 
 Examples
 --------
@@ -57,8 +62,8 @@ Images from the columns of `im2col`, where patches overlap their sum: the gradie
 
 Notes
 -----
-Data ``(N, C * kernel, patches)``, output ``(N, C, *output_size)``. One dtype: float16 (calculated in float32), float32 or
-float64. A number of patches other than `im2col` makes is an error.
+Data ``(N, C * kernel, patches)``, output ``(N, C, *output_size)``. One dtype: float16 (calculated
+in float32), float32 or float64. A number of patches other than `im2col` makes is an error.
 
 Examples
 --------

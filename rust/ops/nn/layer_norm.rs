@@ -23,14 +23,15 @@ params! {
 }
 
 const DOC: &str = r#"
-Normalises along an axis: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``, with mean and (biased) variance over
-``axis``.
+Normalises along an axis: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``, with mean and
+(biased) variance over ``axis``.
 
 Notes
 -----
-Any shape; gamma and beta have the extent of ``axis`` and are inferred. The hidden outputs ``mean`` and ``std``
-(``sqrt(var + eps)``) keep ``axis`` with extent 1 and are visible with ``output_mean_var=True``; no gradient flows through
-them. One dtype: float16 (calculated in float32), float32 or float64.
+Any shape; gamma and beta have the extent of ``axis`` and are inferred. The hidden outputs ``mean``
+and ``std`` (``sqrt(var + eps)``) keep ``axis`` with extent 1 and are visible with
+``output_mean_var=True``; no gradient flows through them. One dtype: float16 (calculated in
+float32), float32 or float64.
 
 Examples
 --------

@@ -33,20 +33,24 @@ params! {
 }
 
 const DOC: &str = r#"
-Rectifiers that let something of negative values through; all are ``x`` for ``x > 0`` but selu and gelu.
+Rectifiers that let something of negative values through; all are ``x`` for ``x > 0`` but selu and
+gelu.
 
 - ``leaky``: ``slope * x``
 - ``elu``: ``slope * (exp(x) - 1)``
 - ``selu``: ``1.0507 * x`` for ``x > 0``, else ``1.0507 * 1.67326 * (exp(x) - 1)``
-- ``gelu``: ``x * Phi(x)`` for all ``x``, with the distribution function ``Phi`` of the normal distribution
+- ``gelu``: ``x * Phi(x)`` for all ``x``, with the distribution function ``Phi`` of the normal
+  distribution
 - ``prelu``: ``gamma * x``, with a learnt ``gamma``: one number, or one a channel (axis 1)
-- ``rrelu``: ``s * x``, with ``s`` random between ``lower_bound`` and ``upper_bound`` in training, their mean otherwise
+- ``rrelu``: ``s * x``, with ``s`` random between ``lower_bound`` and ``upper_bound`` in training,
+  their mean otherwise
 
 Notes
 -----
-Any shape; float16 (calculated in float32), float32 or float64, one dtype; the output has the shape and dtype of the
-data. The gradient at 0 is that of the negative side. ``gamma`` exists with ``prelu`` only and is inferred as
-``(C,)``; ``(1,)`` is accepted. ``rrelu`` has a second output ``mask`` with the slopes that were used.
+Any shape; float16 (calculated in float32), float32 or float64, one dtype; the output has the shape
+and dtype of the data. The gradient at 0 is that of the negative side. ``gamma`` exists with
+``prelu`` only and is inferred as ``(C,)``; ``(1,)`` is accepted. ``rrelu`` has a second output
+``mask`` with the slopes that were used.
 
 Examples
 --------
@@ -55,8 +59,9 @@ Examples
 
 References
 ----------
-K. He et al., Delving Deep into Rectifiers, ICCV 2015 (prelu). D. Clevert et al., ICLR 2016 (elu). G. Klambauer et al.,
-NIPS 2017 (selu). B. Xu et al., arXiv:1505.00853 (rrelu). D. Hendrycks, K. Gimpel, arXiv:1606.08415 (gelu).
+K. He et al., Delving Deep into Rectifiers, ICCV 2015 (prelu). D. Clevert et al., ICLR 2016 (elu).
+G. Klambauer et al., NIPS 2017 (selu). B. Xu et al., arXiv:1505.00853 (rrelu). D. Hendrycks, K.
+Gimpel, arXiv:1606.08415 (gelu).
 "#;
 
 pub const SELU_SCALE: f64 = 1.050_700_987_355_480_5;

@@ -17,8 +17,10 @@ params! {
     /// Parameters of `MakeLoss`.
     pub struct MakeLossParam {
         grad_scale: f32, default(1.0), "Factor of the gradient.";
-        valid_thresh: f32, default(0.0), "Elements greater than this are counted with normalization='valid'.";
-        normalization: Normalization, default(Normalization::Null), "By what the gradient is divided, see above.";
+        valid_thresh: f32, default(0.0), "Elements greater than this are counted with \
+                                          normalization='valid'.";
+        normalization: Normalization, default(Normalization::Null), "By what the gradient is \
+             divided, see above.";
     }
 }
 
@@ -39,12 +41,14 @@ params! {
 }
 
 const MAKE_LOSS: &str = r#"
-Makes any array a loss: identity forward; backward, the gradient is ``grad_scale`` whatever gradient arrives.
+Makes any array a loss: identity forward; backward, the gradient is ``grad_scale`` whatever gradient
+arrives.
 
 Notes
 -----
-``normalization`` divides it by the extent of axis 0 (``batch``) or by the number of elements greater than
-``valid_thresh``, at least 1 (``valid``). float16, float32 or float64; the output has the shape and dtype of the data.
+``normalization`` divides it by the extent of axis 0 (``batch``) or by the number of elements
+greater than ``valid_thresh``, at least 1 (``valid``). float16, float32 or float64; the output has
+the shape and dtype of the data.
 
 Examples
 --------
@@ -93,8 +97,8 @@ With ``s = 1`` for the label's class and ``-1`` for the others, ``v = margin - s
 
 Notes
 -----
-Data ``(N, K)`` and label ``(N,)`` of one dtype, float16 (calculated in float32), float32 or float64. Whatever gradient
-arrives at the output is ignored; the label gets none.
+Data ``(N, K)`` and label ``(N,)`` of one dtype, float16 (calculated in float32), float32 or
+float64. Whatever gradient arrives at the output is ignored; the label gets none.
 
 Examples
 --------
@@ -108,7 +112,8 @@ Smooth absolute value: with ``s = scalar``, ``0.5 * (s * x)^2`` where ``abs(x) <
 
 Notes
 -----
-Any shape; float16 (calculated in float32), float32 or float64; the output has the shape and dtype of the data.
+Any shape; float16 (calculated in float32), float32 or float64; the output has the shape and dtype
+of the data.
 
 Examples
 --------
@@ -125,8 +130,9 @@ Sum of the cross-entropies of softmax and label: ``-sum_n log(softmax(data[n])[l
 
 Notes
 -----
-Data ``(N, K)`` and label ``(N,)`` of one dtype, float16 (calculated in float32), float32 or float64; the output has
-shape ``(1,)``. The label gets no gradient. Class numbers beyond the last count as the last, negative ones as 0.
+Data ``(N, K)`` and label ``(N,)`` of one dtype, float16 (calculated in float32), float32 or
+float64; the output has shape ``(1,)``. The label gets no gradient. Class numbers beyond the last
+count as the last, negative ones as 0.
 
 Examples
 --------

@@ -39,13 +39,14 @@ params! {
 }
 
 const LRN: &str = r#"
-Local response normalisation across channels: ``y = x / (knorm + alpha / nsize * sum(x_j^2))^beta``, the sum over the
-``nsize`` channels around that of ``x`` (fewer at the ends).
+Local response normalisation across channels: ``y = x / (knorm + alpha / nsize * sum(x_j^2))^beta``,
+the sum over the ``nsize`` channels around that of ``x`` (fewer at the ends).
 
 Notes
 -----
-Data ``(N, C, H, W)``, or any shape with at least two axes; the output has its shape and dtype: float16 (calculated in
-float32), float32 or float64. ``nsize`` is odd and positive; anything else is an error. A hidden output ``tmp_norm`` holds the base of the power.
+Data ``(N, C, H, W)``, or any shape with at least two axes; the output has its shape and dtype:
+float16 (calculated in float32), float32 or float64. ``nsize`` is odd and positive; anything else is
+an error. A hidden output ``tmp_norm`` holds the base of the power.
 
 Examples
 --------
@@ -55,19 +56,21 @@ Examples
 
 References
 ----------
-A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012.
+A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet Classification with Deep Convolutional Neural
+Networks, NIPS 2012.
 "#;
 
 const L2: &str = r#"
 Divides by the Euclidean norm: ``y = x / sqrt(sum(x^2) + eps)``.
 
-The sum is over all axes but the first (``mode='instance'``), over axis 1 (``channel``), or over the axes from 2 on
-(``spatial``).
+The sum is over all axes but the first (``mode='instance'``), over axis 1 (``channel``), or over the
+axes from 2 on (``spatial``).
 
 Notes
 -----
-Data of at least two axes, three for ``channel`` and ``spatial``; the output has its shape and dtype: float16
-(calculated in float32), float32 or float64. A hidden output ``norm`` holds the norms.
+Data of at least two axes, three for ``channel`` and ``spatial``; the output has its shape and
+dtype: float16 (calculated in float32), float32 or float64. A hidden output ``norm`` holds the
+norms.
 
 Examples
 --------

@@ -39,13 +39,17 @@ params! {
     pub struct PoolingParam {
         kernel: Tuple, default(Tuple::new()), "Extents of a window: (w,), (h, w) or (d, h, w).";
         pool_type: PoolType, default(PoolType::Max), "What a window becomes.";
-        global_pool: bool, default(false), "One window over the whole plane; kernel, stride and pad are ignored.";
+        global_pool: bool, default(false), "One window over the whole plane; kernel, stride and \
+                                            pad are ignored.";
         cudnn_off: bool, default(false), "Accepted, without effect.";
-        pooling_convention: Convention, default(Convention::Valid), "How output extents are rounded.";
+        pooling_convention: Convention, default(Convention::Valid), "How output extents are \
+             rounded.";
         stride: Tuple, default(Tuple::new()), "Steps between windows; default 1 on every axis.";
-        pad: Tuple, default(Tuple::new()), "Elements put before and after each spatial axis; default 0.";
+        pad: Tuple, default(Tuple::new()), "Elements put before and after each spatial axis; \
+                                            default 0.";
         p_value: Option<i32>, default(None), "The p of pool_type='lp': 1, 2 or 3.";
-        count_include_pad: Option<bool>, default(None), "Does an average count padding as elements? None is yes.";
+        count_include_pad: Option<bool>, default(None), "Does an average count padding as \
+                                                         elements? None is yes.";
         layout: Option<Layout>, default(None), "Order of the axes; None is channels first.";
     }
 }
@@ -55,27 +59,32 @@ params! {
     pub struct PoolingV1Param {
         kernel: Tuple, default(Tuple::new()), "Extents of a window: (h, w) or (d, h, w).";
         pool_type: PoolTypeV1, default(PoolTypeV1::Max), "What a window becomes.";
-        global_pool: bool, default(false), "One window over the whole plane; kernel, stride and pad are ignored.";
-        pooling_convention: ConventionV1, default(ConventionV1::Valid), "How output extents are rounded.";
+        global_pool: bool, default(false), "One window over the whole plane; kernel, stride and \
+                                            pad are ignored.";
+        pooling_convention: ConventionV1, default(ConventionV1::Valid), "How output extents are \
+             rounded.";
         stride: Tuple, default(Tuple::new()), "Steps between windows; default 1 on every axis.";
-        pad: Tuple, default(Tuple::new()), "Elements put before and after each spatial axis; default 0.";
+        pad: Tuple, default(Tuple::new()), "Elements put before and after each spatial axis; \
+                                            default 0.";
     }
 }
 
 const DOC: &str = r#"
 Reduces windows of one, two or three spatial axes, each channel for itself.
 
-A window of elements ``x`` becomes ``max(x)``, ``sum(x)``, their average, or ``(sum(abs(x)^p))^(1/p)``.
+A window of elements ``x`` becomes ``max(x)``, ``sum(x)``, their average, or
+``(sum(abs(x)^p))^(1/p)``.
 
 Notes
 -----
-With ``layout=None`` data is ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``. Output extents are
-``(in + 2 * pad - kernel) / stride + 1``, rounded down (``valid``) or up (``full``), or ``ceil(in / stride)`` (``same``,
-one spatial axis only). Padding never wins a maximum. An average divides by the window with its padding, unless
-``count_include_pad=False``; what a ``full`` window has beyond the padding does not count. The gradient of a maximum
-goes to the first of equal elements. With ``global_pool=True`` output extents are 1. One dtype: float16 (calculated
-in float32), float32 or float64. A window larger than the padded data, and padding not smaller than the window, are
-errors.
+With ``layout=None`` data is ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``. Output extents
+are ``(in + 2 * pad - kernel) / stride + 1``, rounded down (``valid``) or up (``full``), or
+``ceil(in / stride)`` (``same``, one spatial axis only). Padding never wins a maximum. An average
+divides by the window with its padding, unless ``count_include_pad=False``; what a ``full`` window
+has beyond the padding does not count. The gradient of a maximum goes to the first of equal
+elements. With ``global_pool=True`` output extents are 1. One dtype: float16 (calculated in
+float32), float32 or float64. A window larger than the padded data, and padding not smaller than the
+window, are errors.
 
 Examples
 --------
@@ -85,13 +94,14 @@ Examples
 "#;
 
 const AT_MAX: &str = r#"
-For each window of ``data`` the element of ``values`` where the window's first maximum is: the derivative of max
-``Pooling`` along ``values``.
+For each window of ``data`` the element of ``values`` where the window's first maximum is: the
+derivative of max ``Pooling`` along ``values``.
 
 Notes
 -----
-Parameters, extents and dtypes are those of `Pooling`, whose ``pool_type`` counts as ``max``; ``values`` has the shape and
-dtype of the data. A window of padding alone gives 0. There is no gradient.
+Parameters, extents and dtypes are those of `Pooling`, whose ``pool_type`` counts as ``max``;
+``values`` has the shape and dtype of the data. A window of padding alone gives 0. There is no
+gradient.
 
 Examples
 --------

@@ -18,24 +18,25 @@ params! {
 }
 
 const LINEAR: &str = r#"
-Identity forward; backward, the gradient of the squared error: ``grad_scale / m * (data - label)``, with ``m`` the
-number of elements of an instance.
+Identity forward; backward, the gradient of the squared error: ``grad_scale / m * (data - label)``,
+with ``m`` the number of elements of an instance.
 "#;
 const LOGISTIC: &str = r#"
-Sigmoid forward; backward, the gradient of the logistic loss: ``grad_scale / m * (sigmoid(data) - label)``, with ``m``
-the number of elements of an instance.
+Sigmoid forward; backward, the gradient of the logistic loss: ``grad_scale / m * (sigmoid(data) -
+label)``, with ``m`` the number of elements of an instance.
 "#;
 const MAE: &str = r#"
-Identity forward; backward, the gradient of the absolute error: ``grad_scale / m * sign(data - label)``, with ``m`` the
-number of elements of an instance; where data and label are equal the sign is -1.
+Identity forward; backward, the gradient of the absolute error: ``grad_scale / m * sign(data -
+label)``, with ``m`` the number of elements of an instance; where data and label are equal the sign
+is -1.
 "#;
 const NOTES: &str = r#"
 Notes
 -----
-Whatever gradient arrives at the output is ignored. ``label`` has the shape of the data, or any other shape with the
-same first extent and the same number of elements; where it is inferred it is ``(N,)`` for data ``(N, 1)``. float16
-(calculated in float32), float32 or float64, one dtype for all. The label gets no gradient. A label with another
-number of instances or elements is an error.
+Whatever gradient arrives at the output is ignored. ``label`` has the shape of the data, or any
+other shape with the same first extent and the same number of elements; where it is inferred it is
+``(N,)`` for data ``(N, 1)``. float16 (calculated in float32), float32 or float64, one dtype for
+all. The label gets no gradient. A label with another number of instances or elements is an error.
 
 Examples
 --------

@@ -17,7 +17,8 @@ params! {
     /// Parameters of `ROIPooling`.
     pub struct RoiPoolingParam {
         pooled_size: Tuple, required, "Bins of a rectangle, (height, width).";
-        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' \
+                                                       coordinates.";
     }
 }
 
@@ -26,10 +27,11 @@ Maximum over each bin of a grid laid over rectangles ("regions of interest") of 
 
 Notes
 -----
-Data ``(N, C, H, W)``; each row of rois ``(R, 5)`` is ``(image, x1, y1, x2, y2)``, whose coordinates are multiplied by
-``spatial_scale`` and rounded; the corners belong to the rectangle, which has at least one element. The output is
-``(R, C, *pooled_size)``. Bins outside of the image are 0. A hidden output ``max_idx`` holds the place of every maximum,
--1 for none. rois gets no gradient. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``; each row of rois ``(R, 5)`` is ``(image, x1, y1, x2, y2)``, whose coordinates
+are multiplied by ``spatial_scale`` and rounded; the corners belong to the rectangle, which has at
+least one element. The output is ``(R, C, *pooled_size)``. Bins outside of the image are 0. A hidden
+output ``max_idx`` holds the place of every maximum, -1 for none. rois gets no gradient. One dtype:
+float16 (calculated in float32), float32 or float64.
 
 Examples
 --------

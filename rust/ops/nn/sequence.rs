@@ -35,9 +35,9 @@ Sets the elements of each sequence from its length on to ``value``.
 
 Notes
 -----
-Data ``(T, N, ...)``, or ``(N, T, ...)`` with ``axis=1``. ``sequence_length`` ``(N,)`` of any dtype exists only with
-``use_sequence_length=True``; without it the output is the data. float16, float32 or float64; the output has the shape and
-dtype of the data. Masked elements get no gradient.
+Data ``(T, N, ...)``, or ``(N, T, ...)`` with ``axis=1``. ``sequence_length`` ``(N,)`` of any dtype
+exists only with ``use_sequence_length=True``; without it the output is the data. float16, float32
+or float64; the output has the shape and dtype of the data. Masked elements get no gradient.
 
 Examples
 --------
@@ -52,9 +52,9 @@ Takes the last element of each sequence: ``y[n] = x[length[n] - 1, n]``.
 
 Notes
 -----
-Data ``(T, N, ...)``, or ``(N, T, ...)`` with ``axis=1``; the output is ``(N, ...)``. ``sequence_length`` ``(N,)`` of any
-dtype exists only with ``use_sequence_length=True``; without it all sequences have length T. Lengths are taken into
-1 to T. float16, float32 or float64.
+Data ``(T, N, ...)``, or ``(N, T, ...)`` with ``axis=1``; the output is ``(N, ...)``.
+``sequence_length`` ``(N,)`` of any dtype exists only with ``use_sequence_length=True``; without it
+all sequences have length T. Lengths are taken into 1 to T. float16, float32 or float64.
 
 Examples
 --------
@@ -67,9 +67,9 @@ Reverses each sequence up to its length; what follows stays.
 
 Notes
 -----
-Data ``(T, N, ...)``; the time axis must be 0. ``sequence_length`` ``(N,)`` of any dtype exists only with
-``use_sequence_length=True``; without it all sequences have length T. float16, float32 or float64; the output has the
-shape and dtype of the data.
+Data ``(T, N, ...)``; the time axis must be 0. ``sequence_length`` ``(N,)`` of any dtype exists only
+with ``use_sequence_length=True``; without it all sequences have length T. float16, float32 or
+float64; the output has the shape and dtype of the data.
 
 Examples
 --------

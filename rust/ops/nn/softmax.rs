@@ -23,8 +23,10 @@ params! {
     pub struct SoftmaxParam {
         axis: i32, default(-1), "The axis that sums to 1.";
         temperature: Option<f64>, default(None), "Data is divided by it first; None is 1.";
-        dtype: Option<FloatType>, default(None), "The dtype of the output; None is that of the data.";
-        use_length: Option<bool>, default(Some(false)), "Is there an input length, beyond which elements are masked?";
+        dtype: Option<FloatType>, default(None), "The dtype of the output; None is that of the \
+                                                  data.";
+        use_length: Option<bool>, default(Some(false)), "Is there an input length, beyond which \
+                                                         elements are masked?";
     }
 }
 
@@ -36,19 +38,21 @@ param_enum! {
 params! {
     /// Parameters of `SoftmaxActivation`.
     pub struct SoftmaxActivationParam {
-        mode: SoftmaxMode, default(SoftmaxMode::Instance), "Normalise over all of an instance, or over its channels at each position.";
+        mode: SoftmaxMode, default(SoftmaxMode::Instance), "Normalise over all of an instance, or \
+                                                            over its channels at each position.";
     }
 }
 
 const SOFTMAX_DOC: &str = r#"
-Softmax along an axis: ``y_i = exp(x_i / t) / sum_j exp(x_j / t)``, with ``t`` the ``temperature`` (1 if none).
+Softmax along an axis: ``y_i = exp(x_i / t) / sum_j exp(x_j / t)``, with ``t`` the ``temperature``
+(1 if none).
 
 Notes
 -----
-Data of any shape with at least one axis, float16 (calculated in float32), float32 or float64. The output has the
-shape of the data and the dtype ``dtype``, or that of the data. With ``use_length=True`` a second input ``length``
-of an integer dtype, shaped as the data without ``axis``, says how many elements of the axis count; the others
-get 0.
+Data of any shape with at least one axis, float16 (calculated in float32), float32 or float64. The
+output has the shape of the data and the dtype ``dtype``, or that of the data. With
+``use_length=True`` a second input ``length`` of an integer dtype, shaped as the data without
+``axis``, says how many elements of the axis count; the others get 0.
 
 Examples
 --------
@@ -63,8 +67,8 @@ Logarithm of the softmax along an axis: ``y_i = x_i / t - log(sum_j exp(x_j / t)
 
 Notes
 -----
-Calculated without forming the softmax, so that small probabilities keep their precision. Shapes and dtypes are
-those of ``softmax``.
+Calculated without forming the softmax, so that small probabilities keep their precision. Shapes and
+dtypes are those of ``softmax``.
 
 Examples
 --------
@@ -73,8 +77,8 @@ Examples
 "#;
 
 const SOFTMIN_DOC: &str = r#"
-Softmax of the negative data along an axis: ``y_i = exp(-x_i / t) / sum_j exp(-x_j / t)``, with ``t`` the
-``temperature`` (1 if none).
+Softmax of the negative data along an axis: ``y_i = exp(-x_i / t) / sum_j exp(-x_j / t)``, with
+``t`` the ``temperature`` (1 if none).
 
 Notes
 -----
@@ -94,8 +98,8 @@ With ``mode='instance'`` data ``(N, ...)`` is seen as ``(N, K)`` and normalised 
 
 Notes
 -----
-Kept for old programs; ``softmax`` does the same for any axis. float16 (calculated in float32), float32 or float64;
-the output has the shape and dtype of the data.
+Kept for old programs; ``softmax`` does the same for any axis. float16 (calculated in float32),
+float32 or float64; the output has the shape and dtype of the data.
 
 Examples
 --------

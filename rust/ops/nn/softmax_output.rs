@@ -24,9 +24,11 @@ params! {
         multi_output: bool, default(false), "Softmax over axis 1, one label for each position.";
         use_ignore: bool, default(false), "Give no gradient where the label is ignore_label.";
         preserve_shape: bool, default(false), "Softmax over the last axis.";
-        normalization: Normalization, default(Normalization::Null), "By what the gradient is divided, see above.";
+        normalization: Normalization, default(Normalization::Null), "By what the gradient is \
+             divided, see above.";
         out_grad: bool, default(false), "Multiply by the gradient that arrives at the output.";
-        smooth_alpha: f32, default(0.0), "Part of the target that moves from the label to the other classes.";
+        smooth_alpha: f32, default(0.0), "Part of the target that moves from the label to the \
+                                          other classes.";
     }
 }
 
@@ -34,20 +36,22 @@ const DOC: &str = r#"
 Softmax forward; backward, the gradient of the cross-entropy between softmax and label.
 
 The output is ``p = softmax(data)``: over axis 1 of ``(N, K)``; over axis 1 of ``(N, K, ...)`` with
-``multi_output=True``; over the last axis with ``preserve_shape=True``; else over all but axis 0. The gradient of the
-data is ``grad_scale * (p - onehot(label))`` whatever gradient arrives at the output; only ``out_grad=True``
-multiplies it by that one.
+``multi_output=True``; over the last axis with ``preserve_shape=True``; else over all but axis 0.
+The gradient of the data is ``grad_scale * (p - onehot(label))`` whatever gradient arrives at the
+output; only ``out_grad=True`` multiplies it by that one.
 
 Notes
 -----
-``label`` holds class numbers: ``(N,)`` for ``(N, K)``; ``(N, rest)`` or the data's shape without axis 1 with
-``multi_output=True``; the data's shape without its last axis otherwise. A label of the data's own shape holds
-probabilities, and the gradient is ``grad_scale * (p - label)``. With ``use_ignore=True`` positions whose label is
-``ignore_label`` get no gradient. ``normalization`` divides the gradient by the number of labels (``batch``), by the
-number of labels that are not ``ignore_label``, at least 1 (``valid``), or not at all; with ``multi_output=True``
-``null`` and ``batch`` divide by the number of positions of an instance as well, and ``batch`` counts instances.
-``smooth_alpha`` moves that much of the target from the label to all other classes in equal parts (not with
-``multi_output``). The label gets no gradient. float16 (calculated in float32), float32 or float64, one dtype for all.
+``label`` holds class numbers: ``(N,)`` for ``(N, K)``; ``(N, rest)`` or the data's shape without
+axis 1 with ``multi_output=True``; the data's shape without its last axis otherwise. A label of the
+data's own shape holds probabilities, and the gradient is ``grad_scale * (p - label)``. With
+``use_ignore=True`` positions whose label is ``ignore_label`` get no gradient. ``normalization``
+divides the gradient by the number of labels (``batch``), by the number of labels that are not
+``ignore_label``, at least 1 (``valid``), or not at all; with ``multi_output=True`` ``null`` and
+``batch`` divide by the number of positions of an instance as well, and ``batch`` counts instances.
+``smooth_alpha`` moves that much of the target from the label to all other classes in equal parts
+(not with ``multi_output``). The label gets no gradient. float16 (calculated in float32), float32 or
+float64, one dtype for all.
 
 Examples
 --------

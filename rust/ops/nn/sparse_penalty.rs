@@ -15,22 +15,25 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `IdentityAttachKLSparseReg`.
     pub struct SparsePenaltyParam {
-        sparseness_target: f32, default(0.1).ge(0.0).le(1.0), "The activity that units should have on average.";
+        sparseness_target: f32, default(0.1).ge(0.0).le(1.0), "The activity that units should have \
+             on average.";
         penalty: f32, default(0.001), "Factor of the penalty.";
-        momentum: f32, default(0.9).ge(0.0).le(1.0), "How much of the average activity stays in a step.";
+        momentum: f32, default(0.9).ge(0.0).le(1.0), "How much of the average activity stays in a \
+                                                      step.";
     }
 }
 
 const DOC: &str = r#"
-Identity forward; backward, the gradient of a divergence between the average activity of each unit and a target is
-added: ``penalty * (-t / m + (1 - t) / (1 - m))``, with the target ``t`` and the average ``m``.
+Identity forward; backward, the gradient of a divergence between the average activity of each unit
+and a target is added: ``penalty * (-t / m + (1 - t) / (1 - m))``, with the target ``t`` and the
+average ``m``.
 
 Notes
 -----
-data ``(N, C, ...)`` of activities between 0 and 1, as a sigmoid gives; moving_avg ``(C,)`` is an auxiliary state. The
-backward run updates it first: ``m = momentum * m + (1 - momentum) * mean`` over all but axis 1. float16 (calculated
-in float32), float32 or float64; data of fewer than two axes are an error. Source: A. Ng, Sparse autoencoder
-(lecture notes CS294A).
+data ``(N, C, ...)`` of activities between 0 and 1, as a sigmoid gives; moving_avg ``(C,)`` is an
+auxiliary state. The backward run updates it first: ``m = momentum * m + (1 - momentum) * mean``
+over all but axis 1. float16 (calculated in float32), float32 or float64; data of fewer than two
+axes are an error. Source: A. Ng, Sparse autoencoder (lecture notes CS294A).
 
 Examples
 --------

@@ -28,7 +28,8 @@ params! {
         scale: i32, required.ge(1.0), "Factor of height and width.";
         num_filter: i32, default(0), "Channels, with sample_type='bilinear'.";
         sample_type: SampleType, required, "Repeat elements, or filter.";
-        multi_input_mode: MultiInput, default(MultiInput::Concat), "Join several inputs along the channels, or add them.";
+        multi_input_mode: MultiInput, default(MultiInput::Concat), "Join several inputs along the \
+             channels, or add them.";
         num_args: i32, required.ge(1.0), "Number of inputs.";
         workspace: u64, default(512), "Accepted, without effect.";
     }
@@ -39,12 +40,13 @@ Enlarges images ``(N, C, H, W)`` to ``(N, C, scale * H, scale * W)``.
 
 Notes
 -----
-``sample_type='nearest'`` repeats every element. It takes any number of inputs; all are enlarged to the size of the
-first one's result, which theirs must divide, and joined along the channels, or added with ``multi_input_mode='sum'``.
-``sample_type='bilinear'`` takes inputs ``data`` and ``weight`` and is a ``Deconvolution`` of each channel by itself with
-kernel ``2 * scale - scale % 2``, stride ``scale`` and padding ``ceil((scale - 1) / 2)``; weight is
-``(C, 1, kernel, kernel)`` and is initialised to bilinear interpolation. One dtype: float16 (calculated in float32),
-float32 or float64.
+``sample_type='nearest'`` repeats every element. It takes any number of inputs; all are enlarged to
+the size of the first one's result, which theirs must divide, and joined along the channels, or
+added with ``multi_input_mode='sum'``. ``sample_type='bilinear'`` takes inputs ``data`` and
+``weight`` and is a ``Deconvolution`` of each channel by itself with kernel ``2 * scale - scale %
+2``, stride ``scale`` and padding ``ceil((scale - 1) / 2)``; weight is ``(C, 1, kernel, kernel)``
+and is initialised to bilinear interpolation. One dtype: float16 (calculated in float32), float32 or
+float64.
 
 Examples
 --------

@@ -109,7 +109,8 @@ fn gradient(sides: &'static [(usize, bool)]) -> Gradient {
     })
 }
 
-const NOTES: &str = "Shapes are broadcast. The condition has any dtype and gets no gradient; arrays have one dtype.";
+const NOTES: &str = "Shapes are broadcast. The condition has any dtype and gets no gradient; \
+                     arrays have one dtype.";
 const CONDITION: (&str, &str) = ("condition", "What to choose.");
 
 fn arrays() -> OpDef {

@@ -24,7 +24,8 @@ params! {
 params! {
     /// Parameters of `_npi_around`.
     pub struct AroundParam {
-        decimals: i32, default(0), "How many decimals stay; negative ones are places before the point.";
+        decimals: i32, default(0), "How many decimals stay; negative ones are places before the \
+                                    point.";
     }
 }
 
@@ -33,8 +34,10 @@ params! {
     pub struct FiniteParam {
         copy: bool, default(true), "Accepted; the output is an array of its own.";
         nan: f64, default(0.0), "What replaces NaN.";
-        posinf: Option<f64>, default(None), "What replaces infinity; None is the greatest finite number.";
-        neginf: Option<f64>, default(None), "What replaces minus infinity; None is the least finite number.";
+        posinf: Option<f64>, default(None), "What replaces infinity; None is the greatest finite \
+                                             number.";
+        neginf: Option<f64>, default(None), "What replaces minus infinity; None is the least \
+                                             finite number.";
     }
 }
 
@@ -54,6 +57,20 @@ fn map(x: &View, y: &View, f: impl Fn(f64) -> f64 + Send + Sync) {
             unsafe { *to.at(i) = U::from_f64(f((*from.at(i)).to_f64())) };
         });
     }));
+}
+
+/// An operator of one dtype whose output does not change with small changes of the inputs: its
+/// gradient is zero.
+fn stepwise(def: OpDef, run: impl Fn(&Call<'_>) + Send + Sync + 'static) -> OpDef {
+    def.infer_type(same_type).gradient(Gradient::Zero).kernel(kernel(move |call| {
+        run(call);
+        Ok(())
+    }))
+}
+
+/// An operator whose output has the shape of its input.
+fn same_shape(def: OpDef) -> OpDef {
+    shaped_by(def, |_, from| Ok(from.clone()))
 }
 
 /// Questions about elements, answered by bool.
@@ -83,7 +100,7 @@ fn questions() -> Vec<OpDef> {
                 map(&call.inputs[0], &call.outputs[0], |x| f64::from(u8::from(holds(x))));
                 Ok(())
             }));
-        shaped_by(def, |_, from| Ok(from.clone()))
+        same_shape(def)
     });
     questions.into()
 }
@@ -166,30 +183,23 @@ fn bits() -> Vec<OpDef> {
                 let shape = broadcast_shape(&inputs[0], &inputs[1])?;
                 assign_shape(&mut outputs[0], "output", &shape)?;
                 Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
-            })
-            .infer_type(same_type)
-            .gradient(Gradient::Zero)
-            .kernel(kernel(move |call| {
-                let out = &call.outputs[0];
-                let [a, b] = [0, 1].map(|i| wholes(&call.inputs[i], out.shape()));
-                map_whole(out, |i| how.of(a[i], b[i]));
-                Ok(())
-            }));
+            });
+        let def = stepwise(def, move |call| {
+            let out = &call.outputs[0];
+            let [a, b] = [0, 1].map(|i| wholes(&call.inputs[i], out.shape()));
+            map_whole(out, |i| how.of(a[i], b[i]));
+        });
         all.push(only(def, whole, WHOLE));
         let example = format!("{number}(nd.array([3, 6], dtype='int32'), scalar=2)\n{shown}");
         let def = OpDef::new::<BitsParam>(&number)
             .doc(&text(&format!("The bits that {what} have: array and number."), notes, &example))
-            .inputs_are(&[("data", "The array.")])
-            .infer_type(same_type)
-            .gradient(Gradient::Zero)
-            .kernel(kernel(move |call| {
-                let out = &call.outputs[0];
-                let (a, b) =
-                    (wholes(&call.inputs[0], out.shape()), call.attrs.get::<BitsParam>().scalar);
-                map_whole(out, |i| how.of(a[i], b as i64));
-                Ok(())
-            }));
-        all.push(only(shaped_by(def, |_, from| Ok(from.clone())), whole, WHOLE));
+            .inputs_are(&[("data", "The array.")]);
+        let def = stepwise(def, move |call| {
+            let (out, b) = (&call.outputs[0], call.attrs.get::<BitsParam>().scalar as i64);
+            let a = wholes(&call.inputs[0], out.shape());
+            map_whole(out, |i| how.of(a[i], b));
+        });
+        all.push(only(same_shape(def), whole, WHOLE));
     }
     let def = OpDef::plain("_npi_bitwise_not")
         .doc(&text(
@@ -197,16 +207,13 @@ fn bits() -> Vec<OpDef> {
             "Integers or bool.",
             "_npi_bitwise_not(nd.array([0, 2], dtype='int32'))\n[-1 -3]",
         ))
-        .inputs_are(&[("x", "The array.")])
-        .infer_type(same_type)
-        .gradient(Gradient::Zero)
-        .kernel(kernel(|call| {
-            let out = &call.outputs[0];
-            let a = wholes(&call.inputs[0], out.shape());
-            map_whole(out, |i| !a[i]);
-            Ok(())
-        }));
-    all.push(only(shaped_by(def, |_, from| Ok(from.clone())), whole, WHOLE));
+        .inputs_are(&[("x", "The array.")]);
+    let def = stepwise(def, |call| {
+        let out = &call.outputs[0];
+        let a = wholes(&call.inputs[0], out.shape());
+        map_whole(out, |i| !a[i]);
+    });
+    all.push(only(same_shape(def), whole, WHOLE));
     all
 }
 
@@ -227,19 +234,16 @@ fn rounded() -> OpDef {
             "Halves become even. Any dtype; the gradient is zero.",
             "_npi_around(nd.array([0.5, 1.5, -1.25]), decimals=1)\n[ 0.5  1.5 -1.2]",
         ))
-        .inputs_are(&[("x", "The array.")])
-        .infer_type(same_type)
-        .gradient(Gradient::Zero)
-        .kernel(kernel(|call| {
-            let (x, out, decimals) =
-                (&call.inputs[0], &call.outputs[0], call.attrs.get::<AroundParam>().decimals);
-            match x.dtype().is_float() || decimals < 0 {
-                true => map(x, out, |x| around(x, decimals)),
-                false => copy(x, out),
-            }
-            Ok(())
-        }));
-    shaped_by(def, |_, from| Ok(from.clone()))
+        .inputs_are(&[("x", "The array.")]);
+    let def = stepwise(def, |call| {
+        let decimals = call.attrs.get::<AroundParam>().decimals;
+        let (x, out) = (&call.inputs[0], &call.outputs[0]);
+        match x.dtype().is_float() || decimals < 0 {
+            true => map(x, out, |x| around(x, decimals)),
+            false => copy(x, out),
+        }
+    });
+    same_shape(def)
 }
 
 /// The greatest finite number of a float dtype.
@@ -282,7 +286,7 @@ fn finite() -> OpDef {
             });
             Ok(())
         }));
-    shaped_by(def, |_, from| Ok(from.clone()))
+    same_shape(def)
 }
 
 fn lower(call: &Call<'_>) -> Result<()> {

@@ -62,8 +62,8 @@ fn dot(registry: &Registry) -> OpDef {
         .inputs_are(INPUTS)
         .doc(&text(
             "The product of vectors and matrices.",
-            "The last axis of ``a`` and the first of ``b``, which has one or two, are contracted; two vectors give \
-             shape ``()``. One dtype, a float.",
+            "The last axis of ``a`` and the first of ``b``, which has one or two, are contracted; \
+             two vectors give shape ``()``. One dtype, a float.",
             "_np_dot(nd.array([[1, 2], [3, 4]]), nd.array([1, 1]))\n[3. 7.]",
         ))
         .infer_shape(infer(contracted));
@@ -88,8 +88,9 @@ fn matmul(registry: &Registry) -> Vec<OpDef> {
         .outputs_are(&["out"])
         .doc(&text(
             "The matrix product.",
-            "``(..., n, k)`` and ``(k, m)``, or two stacks with equal leading axes, which are not broadcast; a vector \
-             counts as a row on the left and as a column on the right. One dtype, a float.",
+            "``(..., n, k)`` and ``(k, m)``, or two stacks with equal leading axes, which are not \
+             broadcast; a vector counts as a row on the left and as a column on the right. One \
+             dtype, a float.",
             "_npi_matmul(nd.ones((2, 1, 3)), nd.ones((2, 3, 1))).shape\n(2, 1, 1)",
         ))
         .infer_shape(infer(|a, b| if b.ndim() <= 2 { contracted(a, b) } else { stacked(a, b) }))

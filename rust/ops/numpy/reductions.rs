@@ -17,7 +17,8 @@ params! {
     /// Parameters of sums and their kin.
     pub struct SumParam {
         axis: Option<Tuple>, default(None), "Axes to reduce; None is all of them.";
-        dtype: Option<DType>, default(None), "The dtype of the output, which has to be that of the input.";
+        dtype: Option<DType>, default(None), "The dtype of the output, which has to be that of the \
+                                              input.";
         keepdims: bool, default(false), "Keep reduced axes with extent 1.";
         initial: Option<f64>, default(None), "Accepted as None only.";
     }
@@ -105,8 +106,8 @@ fn extremes(registry: &Registry) -> Vec<OpDef> {
         ("_np_min", "min", "_np_amin", "least", "1.0"),
     ];
     let extremes = rows.map(|(name, from, alias, what, shown)| {
-        let notes = "Without axes all are reduced, to shape ``()``. The dtype is that of the input; each of several \
-                     equal elements gets the whole gradient.";
+        let notes = "Without axes all are reduced, to shape ``()``. The dtype is that of the \
+                     input; each of several equal elements gets the whole gradient.";
         let example = format!("{name}(nd.array([[1, 2], [3, 4]])).asscalar().item()\n{shown}");
         let def = original(registry, from)
             .renamed(name)
@@ -176,11 +177,16 @@ fn position_rule(attrs: &Attrs, from: &Shape) -> Result<Shape> {
 fn positions(registry: &Registry) -> Vec<OpDef> {
     let rows = [("_npi_argmax", "argmax", "greatest", 1), ("_npi_argmin", "argmin", "least", 0)];
     let positions = rows.map(|(name, from, what, shown)| {
-        let notes = "The output is int64, of equal elements the first. Without an axis the array counts as one row.";
+        let notes = "The output is int64, of equal elements the first. Without an axis the array \
+                     counts as one row.";
         let example = format!("{name}(nd.array([1, 3, 2])).asscalar().item()\n{shown}");
         let def = original(registry, from)
             .renamed(name)
-            .doc(&text(&format!("The position of the {what} element along an axis."), notes, &example))
+            .doc(&text(
+                &format!("The position of the {what} element along an axis."),
+                notes,
+                &example,
+            ))
             .infer_type(|_, inputs, outputs| {
                 outputs[0] = Some(DType::I64);
                 Ok(inputs[0].is_some())

@@ -13,7 +13,8 @@ use crate::shape::{Dims, Numbers, Shape};
 params! {
     /// Parameters of `_np_transpose`.
     pub struct TransposeParam {
-        axes: Option<Tuple>, default(None), "The input's axes in their new order; None reverses them.";
+        axes: Option<Tuple>, default(None), "The input's axes in their new order; None reverses \
+                                             them.";
     }
 }
 
@@ -62,7 +63,8 @@ params! {
     /// Parameters of `_npi_concatenate`.
     pub struct ConcatenateParam {
         num_args: i32, required.ge(1.0), "Number of inputs.";
-        axis: String, default(String::new()), "The axis along which the inputs are joined; None is not supported.";
+        axis: String, default(String::new()), "The axis along which the inputs are joined; None is \
+                                               not supported.";
         dim: i32, default(1), "The axis, where `axis` is not given.";
     }
 }
@@ -256,8 +258,8 @@ fn reshapes(registry: &Registry) -> Vec<OpDef> {
         .inputs_are(ARRAY)
         .doc(&text(
             "The elements in another shape, given by codes.",
-            "-1 is inferred, -2 copies an extent, -3 drops one of 1, -4 copies all that are left, -5 merges \
-             two, -6 splits one into the two numbers that follow. Any dtype.",
+            "-1 is inferred, -2 copies an extent, -3 drops one of 1, -4 copies all that are left, \
+             -5 merges two, -6 splits one into the two numbers that follow. Any dtype.",
             "_npx_reshape(nd.ones((2, 3, 4)), newshape=(-2, -5)).shape\n(2, 12)",
         ));
     vec![plain, shaped_by(codes, of_codes)]

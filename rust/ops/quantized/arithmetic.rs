@@ -12,17 +12,22 @@ use crate::params;
 params! {
     /// Parameters of `_contrib_quantized_elemwise_add`.
     pub struct QuantizedAddParam {
-        min_calib_range: Option<f32>, default(None), "The least number of the output; None makes it int32.";
-        max_calib_range: Option<f32>, default(None), "The greatest number of the output; None makes it int32.";
+        min_calib_range: Option<f32>, default(None), "The least number of the output; None makes \
+                                                      it int32.";
+        max_calib_range: Option<f32>, default(None), "The greatest number of the output; None \
+                                                      makes it int32.";
     }
 }
 
 params! {
     /// Parameters of `_contrib_quantized_elemwise_mul`.
     pub struct QuantizedMulParam {
-        min_calib_range: Option<f32>, default(None), "The least number of the output; None makes it int32.";
-        max_calib_range: Option<f32>, default(None), "The greatest number of the output; None makes it int32.";
-        enable_float_output: bool, default(false), "Return the product in float32, without a range.";
+        min_calib_range: Option<f32>, default(None), "The least number of the output; None makes \
+                                                      it int32.";
+        max_calib_range: Option<f32>, default(None), "The greatest number of the output; None \
+                                                      makes it int32.";
+        enable_float_output: bool, default(false), "Return the product in float32, without a \
+                                                    range.";
     }
 }
 
@@ -31,8 +36,9 @@ The sum of the numbers that two arrays of integers stand for.
 
 Notes
 -----
-``lhs`` and ``rhs`` are int8 or uint8, each with its range (see `quantize`), and have one shape. With both calibrated
-ranges the output is int8 of that range, else int32, whose range is as wide as both together. There is no gradient.
+``lhs`` and ``rhs`` are int8 or uint8, each with its range (see `quantize`), and have one shape.
+With both calibrated ranges the output is int8 of that range, else int32, whose range is as wide as
+both together. There is no gradient.
 
 Examples
 --------
@@ -48,8 +54,8 @@ The product of the numbers that two arrays of integers stand for.
 
 Notes
 -----
-As `quantized_elemwise_add`; the int32 output has the exact products of the integers. With ``enable_float_output=True``
-the only output is the product in float32.
+As `quantized_elemwise_add`; the int32 output has the exact products of the integers. With
+``enable_float_output=True`` the only output is the product in float32.
 
 Examples
 --------

@@ -21,25 +21,29 @@ params! {
 params! {
     /// Parameters of `_contrib_quantize_asym`.
     pub struct AsymmetricParam {
-        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it from the data.";
-        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it from the data.";
+        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it \
+                                                      from the data.";
+        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it \
+                                                      from the data.";
     }
 }
 
 const ENTROPY: &str = r#"
-The range ``(-threshold, threshold)`` whose quantisation loses the least of a distribution, given as a histogram around
-0: of all thresholds at edges, the one with the least Kullback-Leibler divergence.
+The range ``(-threshold, threshold)`` whose quantisation loses the least of a distribution, given as
+a histogram around 0: of all thresholds at edges, the one with the least Kullback-Leibler
+divergence.
 
 Notes
 -----
-hist ``(n,)`` with an odd n, hist_edges ``(n + 1,)``, float32. Outputs: threshold and divergence, each ``(1,)``. Numbers
-outside of a range count at its ends. An even number of bins, or fewer than ``num_quantized_bins``, is an error. Source:
-S. Migacz, 8-bit inference with TensorRT, 2017.
+hist ``(n,)`` with an odd n, hist_edges ``(n + 1,)``, float32. Outputs: threshold and divergence,
+each ``(1,)``. Numbers outside of a range count at its ends. An even number of bins, or fewer than
+``num_quantized_bins``, is an error. Source: S. Migacz, 8-bit inference with TensorRT, 2017.
 
 Examples
 --------
 >>> edges = nd.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5])
->>> threshold, divergence = nd.contrib.calibrate_entropy(nd.array([0, 1, 4, 1, 0]), edges, num_quantized_bins=3)
+>>> threshold, divergence = nd.contrib.calibrate_entropy(nd.array([0, 1, 4, 1, 0]), edges,
+...     num_quantized_bins=3)
 >>> threshold.asnumpy().tolist()
 [1.5]
 "#;
@@ -50,8 +54,9 @@ Real numbers as uint8 with an offset: ``q = round(x * scale + shift)``, clipped 
 
 Notes
 -----
-The range is that of the parameters if both are given, else that of the data, widened to include 0. Any shape, float32.
-Outputs: the integers, and ``scale`` and ``shift``, each ``(1,)`` and float32. Where all numbers are 0 the scale is 1.
+The range is that of the parameters if both are given, else that of the data, widened to include 0.
+Any shape, float32. Outputs: the integers, and ``scale`` and ``shift``, each ``(1,)`` and float32.
+Where all numbers are 0 the scale is 1.
 
 Examples
 --------

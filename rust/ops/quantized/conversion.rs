@@ -35,9 +35,13 @@ params! {
 params! {
     /// Parameters of `_contrib_quantize_v2`.
     pub struct QuantizeV2Param {
-        out_type: AnyByteType, default(AnyByteType::Int8), "Dtype of the output; 'auto' is uint8 if min_calib_range is given and not negative, else int8.";
-        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it from the data.";
-        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it from the data.";
+        out_type: AnyByteType, default(AnyByteType::Int8), "Dtype of the output; 'auto' is uint8 \
+                                                            if min_calib_range is given and not \
+                                                            negative, else int8.";
+        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it \
+                                                      from the data.";
+        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it \
+                                                      from the data.";
     }
 }
 
@@ -51,21 +55,26 @@ params! {
 params! {
     /// Parameters of `_contrib_requantize`.
     pub struct RequantizeParam {
-        out_type: AnyByteType, default(AnyByteType::Int8), "Dtype of the output; 'auto' is uint8 if min_calib_range is given and not negative, else int8.";
-        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it from the data.";
-        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it from the data.";
+        out_type: AnyByteType, default(AnyByteType::Int8), "Dtype of the output; 'auto' is uint8 \
+                                                            if min_calib_range is given and not \
+                                                            negative, else int8.";
+        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it \
+                                                      from the data.";
+        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it \
+                                                      from the data.";
     }
 }
 
 const QUANTIZE: &str = r#"
-Numbers as 8-bit integers: ``q = round(x * levels / max(|min_range|, |max_range|))``, clipped to the levels.
+Numbers as 8-bit integers: ``q = round(x * levels / max(|min_range|, |max_range|))``, clipped to the
+levels.
 
 Notes
 -----
-Levels are 127 for int8, clipped to -127 to 127, and 255 for uint8, clipped to 0 to 255; halves are rounded to the
-even integer, and NaN becomes 0. ``min_range`` and ``max_range`` have one element. The outputs are the integers, of the
-data's shape, and the range that they stand for: for int8 the magnitude below and above 0, for uint8 the range as given.
-Data is float32. There is no gradient.
+Levels are 127 for int8, clipped to -127 to 127, and 255 for uint8, clipped to 0 to 255; halves are
+rounded to the even integer, and NaN becomes 0. ``min_range`` and ``max_range`` have one element.
+The outputs are the integers, of the data's shape, and the range that they stand for: for int8 the
+magnitude below and above 0, for uint8 the range as given. Data is float32. There is no gradient.
 
 Examples
 --------
@@ -75,16 +84,18 @@ Examples
 
 References
 ----------
-B. Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference, 2018.
+B. Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
+Inference, 2018.
 "#;
 
 const QUANTIZE_V2: &str = r#"
-As `quantize`, with the range from the parameters or, where one is not given, from the least and greatest number of
-the data.
+As `quantize`, with the range from the parameters or, where one is not given, from the least and
+greatest number of the data.
 
 Examples
 --------
->>> q, low, high = nd.contrib.quantize_v2(nd.array([0, 1, 2]), min_calib_range=0, max_calib_range=2, out_type='auto')
+>>> q, low, high = nd.contrib.quantize_v2(nd.array([0, 1, 2]), min_calib_range=0,
+...     max_calib_range=2, out_type='auto')
 >>> q
 [  0 128 255]
 "#;
@@ -94,8 +105,8 @@ The numbers that integers stand for: ``x = q * max(|min_range|, |max_range|) / l
 
 Notes
 -----
-Levels are 127 for int8, 255 for uint8 and 2^31 - 1 for int32. ``min_range`` and ``max_range`` have one element. There
-is no gradient.
+Levels are 127 for int8, 255 for uint8 and 2^31 - 1 for int32. ``min_range`` and ``max_range`` have
+one element. There is no gradient.
 
 Examples
 --------
@@ -105,17 +116,19 @@ Examples
 "#;
 
 const REQUANTIZE: &str = r#"
-Sums in int32 as 8-bit integers: the numbers that ``data`` stands for (see `dequantize`), quantised again.
+Sums in int32 as 8-bit integers: the numbers that ``data`` stands for (see `dequantize`), quantised
+again.
 
 Notes
 -----
-The new range comes from the parameters or, where one is not given, from the least and greatest number of the data.
-Outputs are as of `quantize`. There is no gradient.
+The new range comes from the parameters or, where one is not given, from the least and greatest
+number of the data. Outputs are as of `quantize`. There is no gradient.
 
 Examples
 --------
 >>> data = nd.array([0, 2**30], dtype='int32')
->>> nd.contrib.requantize(data, nd.array([-4]), nd.array([4]), min_calib_range=-2, max_calib_range=2)[0]
+>>> nd.contrib.requantize(data, nd.array([-4]), nd.array([4]), min_calib_range=-2,
+...     max_calib_range=2)[0]
 [  0 127]
 "#;
 

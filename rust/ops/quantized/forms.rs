@@ -39,8 +39,9 @@ const POOLING: &str = r#"
 
 Notes
 -----
-``data`` is int8 or uint8. Averages are rounded to the nearest integer, halves to the even one. Parameters and shapes
-are those of `Pooling`; other values of ``pool_type`` are errors. There is no gradient.
+``data`` is int8 or uint8. Averages are rounded to the nearest integer, halves to the even one.
+Parameters and shapes are those of `Pooling`; other values of ``pool_type`` are errors. There is no
+gradient.
 
 Examples
 --------
@@ -54,8 +55,8 @@ const CONCAT: &str = r#"
 
 Notes
 -----
-Inputs are the arrays, then the range of each: ``arg0, arg1, ..., arg0_min, arg0_max, arg1_min, ...``. The output is
-uint8 if all arrays are, else int8. There is no gradient.
+Inputs are the arrays, then the range of each: ``arg0, arg1, ..., arg0_min, arg0_max, arg1_min,
+...``. The output is uint8 if all arrays are, else int8. There is no gradient.
 
 Examples
 --------

@@ -16,16 +16,17 @@ const FULLY_CONNECTED: &str = r#"
 
 Notes
 -----
-``data`` is int8 or uint8, ``weight`` and ``bias`` int8, each with its range (see `quantize`). A unit of the sums is
-the product of the units of data and weight, and ``min_output`` and ``max_output`` say so; the bias is rounded to that
-unit. Sums beyond int32 wrap, which takes more than 65,000 inputs. Shapes are those of `FullyConnected`. There is no
-gradient.
+``data`` is int8 or uint8, ``weight`` and ``bias`` int8, each with its range (see `quantize`). A
+unit of the sums is the product of the units of data and weight, and ``min_output`` and
+``max_output`` say so; the bias is rounded to that unit. Sums beyond int32 wrap, which takes more
+than 65,000 inputs. Shapes are those of `FullyConnected`. There is no gradient.
 
 Examples
 --------
 >>> x, w = nd.array([[127, 1]], dtype='int8'), nd.array([[127, 0]], dtype='int8')
 >>> one = nd.array([1])
->>> y, low, high = nd.contrib.quantized_fully_connected(x, w, -one, one, -one, one, num_hidden=1, no_bias=True)
+>>> y, low, high = nd.contrib.quantized_fully_connected(x, w, -one, one, -one, one, num_hidden=1,
+...     no_bias=True)
 >>> nd.contrib.dequantize(y, low, high)
 [[1.]]
 "#;
@@ -35,14 +36,16 @@ const CONV: &str = r#"
 
 Notes
 -----
-``data`` is int8 or uint8, ``weight`` and ``bias`` int8, each with its range (see `quantize`); units and bias are as in
-`quantized_fully_connected`. Shapes are those of `Convolution`, channels first. There is no gradient.
+``data`` is int8 or uint8, ``weight`` and ``bias`` int8, each with its range (see `quantize`); units
+and bias are as in `quantized_fully_connected`. Shapes are those of `Convolution`, channels first.
+There is no gradient.
 
 Examples
 --------
 >>> x, w = nd.ones((1, 1, 2, 2), dtype='uint8') * 255, nd.ones((1, 1, 2, 2), dtype='int8') * 127
 >>> one = nd.array([1])
->>> y, low, high = nd.contrib.quantized_conv(x, w, 0 * one, one, -one, one, kernel=(2, 2), num_filter=1, no_bias=True)
+>>> y, low, high = nd.contrib.quantized_conv(x, w, 0 * one, one, -one, one, kernel=(2, 2),
+...     num_filter=1, no_bias=True)
 >>> nd.contrib.dequantize(y, low, high)
 [[[[4.]]]]
 "#;

@@ -14,13 +14,15 @@ const BATCH_NORM: &str = r#"
 
 Notes
 -----
-``data`` is int8 with its range (see `quantize`); gamma, beta and moving averages are float32. The output is int8 of the
-calibrated range, which is needed. The moving averages stay. There is no gradient.
+``data`` is int8 with its range (see `quantize`); gamma, beta and moving averages are float32. The
+output is int8 of the calibrated range, which is needed. The moving averages stay. There is no
+gradient.
 
 Examples
 --------
 >>> q, one = nd.array([[127]], dtype='int8'), nd.array([1])
->>> nd.contrib.quantized_batch_norm(q, one, one, 0 * one, one, -one, one, min_calib_range=-4, max_calib_range=4)[0]
+>>> nd.contrib.quantized_batch_norm(q, one, one, 0 * one, one, -one, one, min_calib_range=-4,
+...     max_calib_range=4)[0]
 [[63]]
 "#;
 

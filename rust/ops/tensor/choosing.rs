@@ -34,7 +34,8 @@ fn choose(condition: &View, x: Option<&View>, y: Option<&View>, out: &View) {
 fn where_() -> Vec<OpDef> {
     let doc = text(
         "The elements of ``x`` where the condition is not 0, else those of ``y``.",
-        "The condition has the shape of ``x`` and ``y``, or one axis that chooses among their rows; any dtype. It gets a zero gradient.",
+        "The condition has the shape of ``x`` and ``y``, or one axis that chooses among their \
+         rows; any dtype. It gets a zero gradient.",
         "nd.where(nd.array([1, 0]), nd.array([1, 2]), nd.array([3, 4]))\n[1. 4.]",
     );
     vec![
@@ -117,8 +118,9 @@ fn counted_shape(attrs: &Attrs) -> Result<&Tuple> {
     }
 }
 
-const RAVEL_NOTES: &str = "Any dtype, which the output has too. The first extent of shape may be -1, as nothing \
-    depends on it: coordinates and places are not checked against the shape. Not differentiable.";
+const RAVEL_NOTES: &str = "Any dtype, which the output has too. The first extent of shape may be \
+                           -1, as nothing depends on it: coordinates and places are not checked \
+                           against the shape. Not differentiable.";
 
 /// An operator that converts between coordinates in a shape and places in its flattened array.
 fn within_shape(name: &str, what: &str, data: &str, example: &str) -> OpDef {

@@ -175,7 +175,10 @@ pub fn operators() -> Vec<OpDef> {
         };
         source::<InitParam>(
             name,
-            &format!("Returns an array of {value} of the given shape and dtype.\n\nExamples\n--------\n>>> nd.{face}((3,), dtype='int32')\n[{value} {value} {value}]\n"),
+            &format!(
+                "Returns an array of {value} of the given shape and dtype.\n\nExamples\n--------\n\
+                 >>> nd.{face}((3,), dtype='int32')\n[{value} {value} {value}]\n"
+            ),
             |attrs| Ok(legacy(&attrs.get::<InitParam>().shape)),
             |attrs| attrs.get::<InitParam>().dtype,
             run,
@@ -183,7 +186,8 @@ pub fn operators() -> Vec<OpDef> {
     });
     let full = source::<FullParam>(
         "_full",
-        "Returns an array of the given shape and dtype whose elements all have one value.\n\nExamples\n--------\n>>> nd.full((3,), 7)\n[7. 7. 7.]\n",
+        "Returns an array of the given shape and dtype whose elements all have one value.\n\n\
+         Examples\n--------\n>>> nd.full((3,), 7)\n[7. 7. 7.]\n",
         |attrs| Ok(legacy(&attrs.get::<FullParam>().shape)),
         |attrs| attrs.get::<FullParam>().dtype,
         |call| filled_with(call, call.attrs.get::<FullParam>().value),
@@ -191,9 +195,10 @@ pub fn operators() -> Vec<OpDef> {
     .aliases(&["_npi_full"]);
     let arange = source::<RangeParam>(
         "_arange",
-        "Returns the numbers from `start` to `stop` (without it) at the distance `step`, each `repeat` times.\n\nWith one \
-         limit only, from 0 to it. There are ceil((stop - start) / step) numbers; a step of 0 is an error.\n\nExamples\n--------\n>>> \
-         nd.arange(0, 3, step=0.5)\n[0.  0.5 1.  1.5 2.  2.5]\n",
+        "Returns the numbers from `start` to `stop` (without it) at the distance `step`, each \
+         `repeat` times.\n\nWith one limit only, from 0 to it. There are ceil((stop - start) / \
+         step) numbers; a step of 0 is an error.\n\nExamples\n--------\n>>> nd.arange(0, 3, \
+         step=0.5)\n[0.  0.5 1.  1.5 2.  2.5]\n",
         |attrs| {
             let p = attrs.get::<RangeParam>();
             match p.infer_range && p.stop.is_none() {
@@ -206,7 +211,8 @@ pub fn operators() -> Vec<OpDef> {
     );
     let eye = source::<EyeParam>(
         "_eye",
-        "Returns a matrix with 1 on a diagonal and 0 elsewhere.\n\nExamples\n--------\n>>> nd.eye(3, k=1)\n[[0. 1. 0.]\n [0. 0. 1.]\n [0. 0. 0.]]\n",
+        "Returns a matrix with 1 on a diagonal and 0 elsewhere.\n\nExamples\n--------\n>>> \
+         nd.eye(3, k=1)\n[[0. 1. 0.]\n [0. 0. 1.]\n [0. 0. 0.]]\n",
         |attrs| {
             let p = attrs.get::<EyeParam>();
             Ok(Shape::new(&[p.N, if p.M == 0 { p.N } else { p.M }]))
@@ -216,8 +222,9 @@ pub fn operators() -> Vec<OpDef> {
     );
     let linspace = source::<LinspaceParam>(
         "_linspace",
-        "Returns `num` numbers at equal distances from `start` to `stop`, which is the last of them or, without \
-         `endpoint`, left out.\n\nExamples\n--------\n>>> nd.linspace(0, 1, 5)\n[0.   0.25 0.5  0.75 1.  ]\n",
+        "Returns `num` numbers at equal distances from `start` to `stop`, which is the last of \
+         them or, without `endpoint`, left out.\n\nExamples\n--------\n>>> nd.linspace(0, 1, 5)\n\
+         [0.   0.25 0.5  0.75 1.  ]\n",
         |attrs| Ok(Shape::new(&[attrs.get::<LinspaceParam>().num.into()])),
         |attrs| attrs.get::<LinspaceParam>().dtype,
         self::linspace,

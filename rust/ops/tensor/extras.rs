@@ -34,7 +34,8 @@ params! {
     /// Parameters of `_contrib_gradientmultiplier`.
     pub struct MultiplierParam {
         scalar: f64, default(1.0), "Factor of the gradient.";
-        is_int: bool, default(true), "Was the scalar written as an integer? Accepted, without effect.";
+        is_int: bool, default(true), "Was the scalar written as an integer? Accepted, without \
+                                      effect.";
     }
 }
 
@@ -43,7 +44,8 @@ params! {
     pub struct SplitV2Param {
         indices: Tuple, required, "First index of each piece (the first one 0), if sections is 0.";
         axis: i32, default(1), "The axis that is cut.";
-        squeeze_axis: bool, default(false), "Remove the axis, which must have extent 1 in each piece.";
+        squeeze_axis: bool, default(false), "Remove the axis, which must have extent 1 in each \
+                                             piece.";
         sections: i32, default(0).le(65535.0), "Number of equal pieces; 0 cuts at indices.";
     }
 }
@@ -65,7 +67,8 @@ params! {
         step: f64, default(1.0), "Difference of neighbours.";
         repeat: i32, default(1).ge(1.0), "How often each value stands.";
         ctx: String, default(String::new()), "Accepted, without effect.";
-        axis: Option<i32>, default(None), "Axis of the input that gives the length; None gives the input's shape.";
+        axis: Option<i32>, default(None), "Axis of the input that gives the length; None gives the \
+                                           input's shape.";
     }
 }
 
@@ -225,7 +228,8 @@ fn split_v2() -> Vec<OpDef> {
         |p: &SplitV2Param| if p.sections > 0 { p.sections as usize } else { p.indices.len() };
     let doc = text(
         "Cuts an axis at indices, or into equal sections.",
-        "Any shape and dtype. Indices that do not rise, or an extent that does not divide, are an error.",
+        "Any shape and dtype. Indices that do not rise, or an extent that does not divide, are an \
+         error.",
         "nd.split_v2(nd.array([[1, 2, 3]]), (1,), axis=1)[1]\n[[2. 3.]]",
     );
     vec![
@@ -286,8 +290,10 @@ params! {
     pub struct SliceScalarParam {
         scalar: f64, default(0.0), "The new value.";
         begin: Vec<Option<i64>>, required, "First index along each axis; None begins at the start.";
-        end: Vec<Option<i64>>, required, "Index after the last along each axis; None goes to the end.";
-        step: Vec<Option<i64>>, default(Vec::new()), "Distance of the indices; may be negative, not 0.";
+        end: Vec<Option<i64>>, required, "Index after the last along each axis; None goes to the \
+                                          end.";
+        step: Vec<Option<i64>>, default(Vec::new()), "Distance of the indices; may be negative, \
+                                                      not 0.";
     }
 }
 
@@ -297,7 +303,8 @@ fn slice_assign_scalar() -> OpDef {
         .doc(&text(
             "The data with the region that ``slice`` would take set to a scalar.",
             "Any shape and dtype.",
-            "nd._internal._slice_assign_scalar(nd.ones((4,)), scalar=2, begin=(1,), end=(3,))\n[1. 2. 2. 1.]",
+            "nd._internal._slice_assign_scalar(nd.ones((4,)), scalar=2, begin=(1,), end=(3,))\n[1. \
+             2. 2. 1.]",
         ))
         .inputs_are(&DATA)
         .infer_shape(crate::operator::infer::elementwise_shape)
@@ -353,8 +360,10 @@ fn like(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bo
 
 fn reshape_like() -> Vec<OpDef> {
     let doc = text(
-        "``lhs`` in the shape of ``rhs``, or with some of its axes replaced by some of those of ``rhs``.",
-        "Any dtype. Only the shape of ``rhs`` matters; it gets a zero gradient. Another number of elements is an error.",
+        "``lhs`` in the shape of ``rhs``, or with some of its axes replaced by some of those of \
+         ``rhs``.",
+        "Any dtype. Only the shape of ``rhs`` matters; it gets a zero gradient. Another number of \
+         elements is an error.",
         "nd.reshape_like(nd.ones((2, 3)), nd.ones((3, 2))).shape\n(3, 2)",
     );
     vec![

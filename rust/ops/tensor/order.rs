@@ -40,7 +40,8 @@ params! {
     pub struct TopkParam {
         axis: Option<i32>, default(Some(-1)), "The axis; None takes the flattened array.";
         k: i32, default(1), "How many elements; less than 1 for all.";
-        ret_typ: RetTyp, default(RetTyp::Indices), "Give indices, values, both, or a mask of ones and zeros.";
+        ret_typ: RetTyp, default(RetTyp::Indices), "Give indices, values, both, or a mask of ones \
+                                                    and zeros.";
         is_ascend: bool, default(false), "The smallest instead of the largest?";
         dtype: DType, default(DType::F32), "Dtype of the indices.";
     }
@@ -104,7 +105,8 @@ fn put(from: &Shared<u8>, at: usize, to: &Shared<u8>, to_at: usize, size: usize)
 
 fn text(what: &str, notes: &str, example: &str) -> String {
     format!(
-        "{what}\n\nNotes\n-----\nEqual elements keep their order; NaN counts as the largest. Any dtype. {notes}\n\nExamples\n--------\n>>> {example}\n"
+        "{what}\n\nNotes\n-----\nEqual elements keep their order; NaN counts as the largest. Any \
+         dtype. {notes}\n\nExamples\n--------\n>>> {example}\n"
     )
 }
 
@@ -274,8 +276,8 @@ fn topk_backward(call: &Call<'_>) -> Result<()> {
 fn topk() -> Vec<OpDef> {
     let doc = text(
         "The largest (or smallest) elements along an axis: their indices, values, both, or a mask.",
-        "Values and masks have the dtype of the data, indices that of ``dtype``. The gradient of values goes to where they came from. \
-         More elements than the axis has are an error.",
+        "Values and masks have the dtype of the data, indices that of ``dtype``. The gradient of \
+         values goes to where they came from. More elements than the axis has are an error.",
         "nd.topk(nd.array([1, 3, 2]), k=2, ret_typ='value')\n[3. 2.]",
     );
     let kernel: fn(fn(&Call<'_>) -> Result<()>) -> Kernel = |f| kernel(f);

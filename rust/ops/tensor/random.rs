@@ -189,8 +189,9 @@ pub fn operators() -> Vec<OpDef> {
         sampler::<UniformParam>(
             "_random_uniform",
             &["random_uniform", "uniform"],
-            "Draws numbers from the uniform distribution on [low, high).\n\nfloat16, float32 or float64. The same seed gives \
-             the same numbers, on any number of threads.\n\nExamples\n--------\n>>> nd.random.uniform(-1, 1, shape=(2, 3)).shape\n(2, 3)\n",
+            "Draws numbers from the uniform distribution on [low, high).\n\nfloat16, float32 or \
+             float64. The same seed gives the same numbers, on any number of threads.\n\nExamples\n\
+             --------\n>>> nd.random.uniform(-1, 1, shape=(2, 3)).shape\n(2, 3)\n",
             |attrs| shape_of(&attrs.get::<UniformParam>().shape),
             |attrs| Ok(attrs.get::<UniformParam>().dtype.map_or(DType::F32, RandomType::dtype)),
             uniform,
@@ -198,9 +199,10 @@ pub fn operators() -> Vec<OpDef> {
         sampler::<NormalParam>(
             "_random_normal",
             &["random_normal", "normal"],
-            "Draws numbers from the normal distribution of mean `loc` and standard deviation `scale`.\n\nfloat16, float32 or \
-             float64. The same seed gives the same numbers, on any number of threads.\n\nExamples\n--------\n>>> \
-             nd.random.normal(0, 2, shape=(2, 3)).shape\n(2, 3)\n",
+            "Draws numbers from the normal distribution of mean `loc` and standard deviation \
+             `scale`.\n\nfloat16, float32 or float64. The same seed gives the same numbers, on any \
+             number of threads.\n\nExamples\n--------\n>>> nd.random.normal(0, 2, shape=(2, \
+             3)).shape\n(2, 3)\n",
             |attrs| shape_of(&attrs.get::<NormalParam>().shape),
             |attrs| Ok(attrs.get::<NormalParam>().dtype.map_or(DType::F32, RandomType::dtype)),
             normal,
@@ -208,8 +210,9 @@ pub fn operators() -> Vec<OpDef> {
         sampler::<RandintParam>(
             "_random_randint",
             &["random_randint", "_npi_random_randint"],
-            "Draws integers from low (included) to high (excluded), all equally likely.\n\nint32 (default) or int64; \
-             `high` must be above `low`.\n\nExamples\n--------\n>>> nd.random.randint(0, 10, shape=(2, 3)).shape\n(2, 3)\n",
+            "Draws integers from low (included) to high (excluded), all equally likely.\n\nint32 \
+             (default) or int64; `high` must be above `low`.\n\nExamples\n--------\n>>> \
+             nd.random.randint(0, 10, shape=(2, 3)).shape\n(2, 3)\n",
             |attrs| shape_of(&attrs.get::<RandintParam>().shape),
             |attrs| {
                 let p = attrs.get::<RandintParam>();

@@ -40,7 +40,8 @@ params! {
 params! {
     /// Parameters of `norm`.
     pub struct NormParam {
-        ord: i32, default(2).ge(1.0).le(2.0), "1: sum of absolute values; 2: root of the sum of squares.";
+        ord: i32, default(2).ge(1.0).le(2.0), "1: sum of absolute values; 2: root of the sum of \
+                                               squares.";
         axis: Option<Tuple>, default(None), "Axes to reduce; None or () is all of them.";
         out_dtype: Option<DType>, default(None), "Dtype of the output; None is that of the input.";
         keepdims: bool, default(false), "Keep reduced axes with extent 1.";
@@ -205,9 +206,10 @@ fn backward<P: crate::operator::ParamStruct>(
 
 fn doc(what: &str, name: &str, shown: &str, remark: &str) -> String {
     format!(
-        "Returns the {what} over the given axes.\n\nNegative axes count from the end; without axes all are reduced and \
-         the result has shape (1,). The dtype is that of the input, in which integers wrap or are truncated. {remark} \
-         An axis out of range or named twice is an error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 2], [3, 4]]), axis=1)\n{shown}\n"
+        "Returns the {what} over the given axes.\n\nNegative axes count from the end; without axes \
+         all are reduced and the result has shape (1,). The dtype is that of the input, in which \
+         integers wrap or are truncated. {remark} An axis out of range or named twice is an \
+         error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 2], [3, 4]]), axis=1)\n{shown}\n"
     )
 }
 
@@ -346,8 +348,9 @@ fn norm_type(
 }
 
 fn norms() -> [OpDef; 2] {
-    let remark = "`out_dtype` gives the output another dtype; the larger of the two is calculated in. A norm \
-                  overflows only where the result does. The gradient of the second is x / norm, NaN at 0.";
+    let remark = "`out_dtype` gives the output another dtype; the larger of the two is calculated \
+                  in. A norm overflows only where the result does. The gradient of the second is x \
+                  / norm, NaN at 0.";
     let what = "norm (sum of absolute values or root of the sum of squares, by `ord`)";
     [
         reduction::<NormParam>("norm", norm_axes, norm, all_deps("_backward_norm"))
@@ -424,9 +427,11 @@ fn positions<P: crate::operator::ParamStruct>(
     let given = if name == "argmax_channel" { "" } else { ", axis=1" };
     OpDef::new::<P>(name)
         .doc(&format!(
-            "Returns the position of the {what} element along an axis as float32; of equal ones the first.\n\nWithout \
-             an axis the array counts as one row and the result has shape (1,). Any dtype. The gradient is 0. An axis \
-             out of range or of extent 0 is an error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 3, 2]]){given})\n[{shown}.]\n"
+            "Returns the position of the {what} element along an axis as float32; of equal ones \
+             the first.\n\nWithout an axis the array counts as one row and the result has shape \
+             (1,). Any dtype. The gradient is 0. An axis out of range or of extent 0 is an \
+             error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 3, 2]]){given})\n\
+             [{shown}.]\n"
         ))
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(move |attrs, inputs, outputs| {

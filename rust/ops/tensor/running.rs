@@ -82,8 +82,8 @@ fn cumsum() -> [OpDef; 2] {
         .aliases(&["cumsum"])
         .doc(&text(
             "Running sums along an axis.",
-            "Any shape and dtype; without ``axis`` the array counts as one row and the output has one axis. ``dtype`` is that of \
-             the output; floats are added in float64.",
+            "Any shape and dtype; without ``axis`` the array counts as one row and the output has \
+             one axis. ``dtype`` is that of the output; floats are added in float64.",
             "nd.cumsum(nd.array([[1, 2], [3, 4]]), axis=1)\n[[1. 3.]\n [3. 7.]]",
         ))
         .inputs_are(&[("a", "The array.")])
@@ -164,8 +164,8 @@ fn all_close() -> OpDef {
     OpDef::new::<AllcloseParam>("_contrib_allclose")
         .doc(&text(
             "1 if ``|a - b| <= atol + rtol * |b|`` for all elements, else 0.",
-            "a and b of one shape and one dtype; output (1,), uint8. Equal infinities are close, and with ``equal_nan`` so is \
-             NaN to NaN.",
+            "a and b of one shape and one dtype; output (1,), uint8. Equal infinities are close, \
+             and with ``equal_nan`` so is NaN to NaN.",
             "nd.contrib.allclose(nd.array([1]), nd.array([1.000001]))\n[1]",
         ))
         .inputs_are(&[("a", "An array."), ("b", "The array that it is compared with.")])
@@ -188,8 +188,8 @@ fn estimator(name: &str, alias: &str, what: &str, example: &str, f: fn(f64) -> f
         .aliases(&[alias])
         .doc(&text(
             what,
-            "Any shape and dtype. The gradient passes unchanged, as through the identity: a straight-through estimator \
-             (Y. Bengio et al., 2013).",
+            "Any shape and dtype. The gradient passes unchanged, as through the identity: a \
+             straight-through estimator (Y. Bengio et al., 2013).",
             example,
         ))
         .inputs_are(&[("data", "The input array.")])
@@ -219,7 +219,8 @@ fn sign(x: f64) -> f64 {
 params! {
     /// Parameters of `moments`.
     pub struct MomentsParam {
-        axes: Option<crate::operator::Tuple>, default(None), "The axes that are reduced; they have to be named.";
+        axes: Option<crate::operator::Tuple>, default(None), "The axes that are reduced; they have \
+             to be named.";
         keepdims: bool, default(false), "Keep reduced axes with extent 1.";
     }
 }
@@ -298,8 +299,8 @@ fn both_moments() -> [OpDef; 2] {
     let forward = OpDef::new::<MomentsParam>("moments")
         .doc(&text(
             "Mean and variance over axes.",
-            "Two outputs, ``mean(x)`` and ``mean((x - mean(x))^2)``, added in float64. float16, float32 or float64. The axes have \
-             to be named.",
+            "Two outputs, ``mean(x)`` and ``mean((x - mean(x))^2)``, added in float64. float16, \
+             float32 or float64. The axes have to be named.",
             "nd.moments(nd.array([[1, 3], [2, 2]]), axes=(1,))[1]\n[1. 0.]",
         ))
         .inputs_are(&[("data", "The input array.")])

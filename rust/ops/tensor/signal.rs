@@ -29,7 +29,8 @@ params! {
 params! {
     /// Parameters of `_histogram`.
     pub struct HistogramParam {
-        bin_cnt: Option<i32>, default(None), "Number of equal bins; None takes the edges from bins.";
+        bin_cnt: Option<i32>, default(None), "Number of equal bins; None takes the edges from \
+                                              bins.";
         range: Option<FloatPair>, default(None), "Least and greatest number counted, with bin_cnt.";
     }
 }
@@ -337,12 +338,13 @@ fn histograms() -> OpDef {
         .kernel(kernel(histogram))
 }
 
-const FFT: &str = "The discrete Fourier transform of the last axis: ``y_k = sum_j x_j exp(-2 pi i j k / d)``.
+const FFT: &str = "The discrete Fourier transform of the last axis: ``y_k = sum_j x_j exp(-2 pi i j
+k / d)``.
 
 Notes
 -----
-Input ``(..., d)``, output ``(..., 2 d)``: real and imaginary part of each number side by side. Any real
-dtype, calculated in float64. The gradient is :func:`ifft` of the gradient.
+Input ``(..., d)``, output ``(..., 2 d)``: real and imaginary part of each number side by side. Any
+real dtype, calculated in float64. The gradient is :func:`ifft` of the gradient.
 
 Examples
 --------
@@ -350,12 +352,13 @@ Examples
 [[1. 0. 1. 0. 1. 0.]]
 ";
 
-const IFFT: &str = "The real part of the inverse transform, without the factor 1 / d: ``y_j = Re sum_k x_k exp(2 pi i j k / d)``.
+const IFFT: &str = "The real part of the inverse transform, without the factor 1 / d: ``y_j = Re
+sum_k x_k exp(2 pi i j k / d)``.
 
 Notes
 -----
-Input ``(..., 2 d)``, real and imaginary parts side by side; output ``(..., d)``. Divide by d for the
-inverse of :func:`fft`. The gradient is :func:`fft` of the gradient.
+Input ``(..., 2 d)``, real and imaginary parts side by side; output ``(..., d)``. Divide by d for
+the inverse of :func:`fft`. The gradient is :func:`fft` of the gradient.
 
 Examples
 --------
@@ -367,13 +370,14 @@ const COUNT_SKETCH: &str = "Count sketch: ``out[..., h[i]] += s[i] * data[..., i
 
 Notes
 -----
-data ``(..., d)``, h and s ``(1, d)`` or ``(d,)``, output ``(..., out_dim)``. One dtype. A place in h
-that is not below ``out_dim`` is an error. h and s have no gradient. Source: M. Charikar, K. Chen,
+data ``(..., d)``, h and s ``(1, d)`` or ``(d,)``, output ``(..., out_dim)``. One dtype. A place in
+h that is not below ``out_dim`` is an error. h and s have no gradient. Source: M. Charikar, K. Chen,
 M. Farach-Colton, Finding frequent items in data streams, 2002.
 
 Examples
 --------
->>> nd.contrib.count_sketch(nd.array([[1, 2, 3]]), nd.array([[0, 1, 0]]), nd.array([[1, -1, 1]]), out_dim=2)
+>>> nd.contrib.count_sketch(nd.array([[1, 2, 3]]), nd.array([[0, 1, 0]]), nd.array([[1, -1, 1]]),
+...     out_dim=2)
 [[ 4. -2.]]
 ";
 
@@ -382,8 +386,8 @@ const HISTOGRAM: &str = "How many numbers are in each bin, and the edges of the 
 Notes
 -----
 Bins include their lower edge, the last one its upper edge too; numbers outside are not counted.
-Counts are int64, edges of the dtype of the data. Edges that do not rise are an error; the gradient is
-zero.
+Counts are int64, edges of the dtype of the data. Edges that do not rise are an error; the gradient
+is zero.
 
 Examples
 --------

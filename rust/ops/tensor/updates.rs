@@ -125,7 +125,8 @@ pub fn example(name: &str, states: usize) -> String {
     let zeros = ", nd.zeros((2,))".repeat(states);
     let step = if name == "ftml_update" { ", t=1" } else { "" };
     format!(
-        ">>> w = nd.{name}(w, g{zeros}, lr=0.1{step}, out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n"
+        ">>> w = nd.{name}(w, g{zeros}, lr=0.1{step}, out=w)\n>>> bool((w.asnumpy() < 1).all())\n\
+         True\n"
     )
 }
 
@@ -135,8 +136,10 @@ fn doc(what: &str, states: &[&str], example: &str) -> String {
         some => format!(" It changes {} in place.", some.join(", ")),
     };
     format!(
-        "{what}\n\nNotes\n-----\nAll arrays have one shape and one float dtype.{changed} ``g = clip(rescale_grad * grad)``, clipped to \
-         ``[-clip_gradient, clip_gradient]`` if that is not negative. Not differentiable.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n{example}"
+        "{what}\n\nNotes\n-----\nAll arrays have one shape and one float dtype.{changed} ``g = \
+         clip(rescale_grad * grad)``, clipped to ``[-clip_gradient, clip_gradient]`` if that is \
+         not negative. Not differentiable.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), \
+         nd.ones((2,))\n{example}"
     )
 }
 

@@ -14,7 +14,8 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_box_iou`.
     pub struct BoxIouParam {
-        format: BoxFormat, default(BoxFormat::Corner), "Corners (x1, y1, x2, y2), or center and extents (x, y, w, h).";
+        format: BoxFormat, default(BoxFormat::Corner), "Corners (x1, y1, x2, y2), or center and \
+                                                        extents (x, y, w, h).";
     }
 }
 
@@ -25,8 +26,10 @@ params! {
         std1: f32, default(1.0), "Factor of the offset in y.";
         std2: f32, default(1.0), "Factor of the logarithm of the width.";
         std3: f32, default(1.0), "Factor of the logarithm of the height.";
-        clip: f32, default(-1.0), "Greatest logarithm of a width or height; none if it is not positive.";
-        format: BoxFormat, default(BoxFormat::Center), "What anchors hold: center and extents, or corners.";
+        clip: f32, default(-1.0), "Greatest logarithm of a width or height; none if it is not \
+                                   positive.";
+        format: BoxFormat, default(BoxFormat::Center), "What anchors hold: center and extents, or \
+                                                        corners.";
     }
 }
 
@@ -35,9 +38,10 @@ Intersection over union of every box of ``lhs`` with every box of ``rhs``.
 
 Notes
 -----
-``lhs`` ``(..., 4)`` and ``rhs`` ``(..., 4)`` give ``(lhs.shape[:-1], rhs.shape[:-1])``; both have two axes or more. The area of a
-box with ``x2 < x1`` or ``y2 < y1`` is 0, and the overlap of two empty boxes is 0. One dtype: float16 (calculated in
-float32), float32 or float64. The gradient is zero.
+``lhs`` ``(..., 4)`` and ``rhs`` ``(..., 4)`` give ``(lhs.shape[:-1], rhs.shape[:-1])``; both have
+two axes or more. The area of a box with ``x2 < x1`` or ``y2 < y1`` is 0, and the overlap of two
+empty boxes is 0. One dtype: float16 (calculated in float32), float32 or float64. The gradient is
+zero.
 
 Examples
 --------
@@ -48,15 +52,17 @@ Examples
 const ENCODE: &str = r#"
 Offsets from anchors to the boxes that they match, as a detector learns them.
 
-For an anchor with center ``(x, y)`` and extents ``(w, h)`` whose box has center ``(u, v)`` and extents ``(p, q)`` the target is
-``((u - x) / w, (v - y) / h, log(p / w), log(q / h))``, minus ``means``, divided by ``stds``.
+For an anchor with center ``(x, y)`` and extents ``(w, h)`` whose box has center ``(u, v)`` and
+extents ``(p, q)`` the target is ``((u - x) / w, (v - y) / h, log(p / w), log(q / h))``, minus
+``means``, divided by ``stds``.
 
 Notes
 -----
-``samples`` and ``matches`` ``(B, N)``: anchor ``i`` has a box if its sample is above 0.5, namely row ``matches[i]`` of ``refs``
-``(B, M, 4)``. Anchors ``(B, N, 4)`` and refs hold corners, ``means`` and ``stds`` ``(4,)``. Two outputs of shape ``(B, N, 4)``: the
-targets, and a mask of ones; anchors without a box have zeros in both. A match outside of refs is an error. One
-dtype: float16 (calculated in float32), float32 or float64. The gradient is zero.
+``samples`` and ``matches`` ``(B, N)``: anchor ``i`` has a box if its sample is above 0.5, namely
+row ``matches[i]`` of ``refs`` ``(B, M, 4)``. Anchors ``(B, N, 4)`` and refs hold corners, ``means``
+and ``stds`` ``(4,)``. Two outputs of shape ``(B, N, 4)``: the targets, and a mask of ones; anchors
+without a box have zeros in both. A match outside of refs is an error. One dtype: float16
+(calculated in float32), float32 or float64. The gradient is zero.
 
 Examples
 --------
@@ -73,13 +79,14 @@ R. Girshick et al., Rich feature hierarchies for accurate object detection, CVPR
 const DECODE: &str = r#"
 Boxes from offsets to anchors: the inverse of `box_encode`.
 
-For an anchor with center ``(x, y)`` and extents ``(w, h)``, an offset ``(a, b, c, d)`` gives the box around
-``(a * std0 * w + x, b * std1 * h + y)`` with extents ``(exp(c * std2) * w, exp(d * std3) * h)``, by its corners.
+For an anchor with center ``(x, y)`` and extents ``(w, h)``, an offset ``(a, b, c, d)`` gives the
+box around ``(a * std0 * w + x, b * std1 * h + y)`` with extents ``(exp(c * std2) * w, exp(d * std3)
+* h)``, by its corners.
 
 Notes
 -----
-Data ``(B, N, 4)``, anchors ``(1, N, 4)``, output ``(B, N, 4)``. One dtype: float16 (calculated in float32), float32 or
-float64. The gradient is zero.
+Data ``(B, N, 4)``, anchors ``(1, N, 4)``, output ``(B, N, 4)``. One dtype: float16 (calculated in
+float32), float32 or float64. The gradient is zero.
 
 Examples
 --------

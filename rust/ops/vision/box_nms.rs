@@ -15,15 +15,18 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_box_nms`.
     pub struct BoxNmsParam {
-        overlap_thresh: f32, default(0.5), "Boxes that overlap a better one by more than this are dropped.";
+        overlap_thresh: f32, default(0.5), "Boxes that overlap a better one by more than this are \
+                                            dropped.";
         valid_thresh: f32, default(0.0), "Boxes whose score is not above this are dropped.";
-        topk: i32, default(-1), "How many of the best boxes are considered; all if it is not positive.";
+        topk: i32, default(-1), "How many of the best boxes are considered; all if it is not \
+                                 positive.";
         coord_start: i32, default(2), "Place of the first of four coordinates in a row.";
         score_index: i32, default(1), "Place of the score.";
         id_index: i32, default(-1), "Place of the class; none if it is negative.";
         background_id: i32, default(-1), "Boxes of this class are dropped; none if it is negative.";
         force_suppress: bool, default(false), "Do boxes of different classes suppress each other?";
-        in_format: BoxFormat, default(BoxFormat::Corner), "What the coordinates are: corners, or center and extents.";
+        in_format: BoxFormat, default(BoxFormat::Corner), "What the coordinates are: corners, or \
+                                                           center and extents.";
         out_format: BoxFormat, default(BoxFormat::Corner), "What they become.";
     }
 }
@@ -31,16 +34,17 @@ params! {
 const DOC: &str = r#"
 Non-maximum suppression: of boxes that overlap, only the one with the best score stays.
 
-Boxes are taken from the best score down; each removes those after it, of the same class or with ``force_suppress`` of
-any, whose intersection over union with it is above ``overlap_thresh``. The boxes that stay come first, best score
-first (equal scores in their order); all other rows are -1.
+Boxes are taken from the best score down; each removes those after it, of the same class or with
+``force_suppress`` of any, whose intersection over union with it is above ``overlap_thresh``. The
+boxes that stay come first, best score first (equal scores in their order); all other rows are -1.
 
 Notes
 -----
-Data ``(..., N, width)``, a row for each box with score, four coordinates and, with ``id_index``, its class. Every
-``(N, width)`` is handled for itself. The output has data's shape and dtype: float16 (calculated in float32), float32 or
-float64. A hidden output ``output1`` ``(..., N)`` holds the row of data of each row, -1 for none; the gradient of a row
-goes there. Places outside of a row are an error.
+Data ``(..., N, width)``, a row for each box with score, four coordinates and, with ``id_index``,
+its class. Every ``(N, width)`` is handled for itself. The output has data's shape and dtype:
+float16 (calculated in float32), float32 or float64. A hidden output ``output1`` ``(..., N)`` holds
+the row of data of each row, -1 for none; the gradient of a row goes there. Places outside of a row
+are an error.
 
 Examples
 --------

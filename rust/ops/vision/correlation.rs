@@ -19,20 +19,22 @@ params! {
         stride1: u32, default(1).ge(1.0), "Distance of patches in data1.";
         stride2: u32, default(1).ge(1.0), "Distance of displacements.";
         pad_size: u32, default(0), "Zeros around both images.";
-        is_multiply: bool, default(true), "Multiply elements? Else their differences count, as absolute values.";
+        is_multiply: bool, default(true), "Multiply elements? Else their differences count, as \
+                                           absolute values.";
     }
 }
 
 const DOC: &str = r#"
-Correlates patches of two feature maps: for every patch of ``data1`` and every displacement, the mean of
-``data1 * data2`` (or of ``abs(data1 - data2)``) over the patch and all channels.
+Correlates patches of two feature maps: for every patch of ``data1`` and every displacement, the
+mean of ``data1 * data2`` (or of ``abs(data1 - data2)``) over the patch and all channels.
 
 Notes
 -----
-Both inputs are ``(N, C, H, W)``. With ``d = max_displacement // stride2`` there are ``(2 d + 1)^2`` displacements, multiples of
-``stride2``, row by row: the channels of the output ``(N, (2 d + 1)^2, h, w)``. Patches have their centers ``stride1`` apart, and
-leave ``max_displacement + kernel_size // 2`` elements of the padded image to every side. One dtype: float16 (calculated
-in float32), float32 or float64. An even ``kernel_size``, and images too small for one patch, are errors.
+Both inputs are ``(N, C, H, W)``. With ``d = max_displacement // stride2`` there are ``(2 d + 1)^2``
+displacements, multiples of ``stride2``, row by row: the channels of the output ``(N, (2 d + 1)^2,
+h, w)``. Patches have their centers ``stride1`` apart, and leave ``max_displacement + kernel_size //
+2`` elements of the padded image to every side. One dtype: float16 (calculated in float32), float32
+or float64. An even ``kernel_size``, and images too small for one patch, are errors.
 
 Examples
 --------

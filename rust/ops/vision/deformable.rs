@@ -27,12 +27,17 @@ macro_rules! deformable_params {
             $(#[$meta])*
             pub struct $name {
                 kernel: Tuple, required, "Extents of a filter: (h, w).";
-                stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 on both axes.";
-                dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on both axes.";
-                pad: Tuple, default(Tuple::new()), "Zeros put before and after both axes; default 0.";
+                stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 \
+                                                       on both axes.";
+                dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on \
+                                                       both axes.";
+                pad: Tuple, default(Tuple::new()), "Zeros put before and after both axes; default \
+                                                    0.";
                 num_filter: u32, required.ge(1.0), "Number of filters, the channels of the output.";
-                num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters are divided into.";
-                num_deformable_group: u32, default(1).ge(1.0), "Number of groups of channels that share offsets.";
+                num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters \
+                                                     are divided into.";
+                num_deformable_group: u32, default(1).ge(1.0), "Number of groups of channels that \
+                     share offsets.";
                 workspace: u64, default(1024), "Accepted, without effect.";
                 no_bias: bool, default(false), "Leave out the input bias.";
                 $($more)*
@@ -72,20 +77,23 @@ deformable_params! {
 }
 
 const PLAIN: &str = r#"
-Convolution whose filters read, bilinearly, at places moved by offsets: where `Convolution` reads element
-``(i*s + u*d - p, j*s + v*d - p)``, this reads that place plus an offset for every ``(u, v)`` and ``(i, j)``.
+Convolution whose filters read, bilinearly, at places moved by offsets: where `Convolution` reads
+element ``(i*s + u*d - p, j*s + v*d - p)``, this reads that place plus an offset for every ``(u,
+v)`` and ``(i, j)``.
 
 Notes
 -----
-Data ``(N, C, H, W)``, offset ``(N, 2 * num_deformable_group * kernel, h, w)`` with rows and columns in turn, weight
-``(num_filter, C / num_group, *kernel)``, bias ``(num_filter,)``; the output ``(N, num_filter, h, w)`` has the extents of a
-`Convolution`. Places outside of the image read 0; between the last element and the border of the image they read the
-last element. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``, offset ``(N, 2 * num_deformable_group * kernel, h, w)`` with rows and columns
+in turn, weight ``(num_filter, C / num_group, *kernel)``, bias ``(num_filter,)``; the output ``(N,
+num_filter, h, w)`` has the extents of a `Convolution`. Places outside of the image read 0; between
+the last element and the border of the image they read the last element. One dtype: float16
+(calculated in float32), float32 or float64.
 
 Examples
 --------
 >>> x, offset = nd.array([[[[1, 2], [3, 4]]]]), nd.zeros((1, 2, 2, 2)) + 0.5
->>> nd.contrib.DeformableConvolution(x, offset, nd.ones((1, 1, 1, 1)), kernel=(1, 1), num_filter=1, no_bias=True)
+>>> nd.contrib.DeformableConvolution(x, offset, nd.ones((1, 1, 1, 1)), kernel=(1, 1), num_filter=1,
+...     no_bias=True)
 [[[[2.5 3. ]
    [3.5 4. ]]]]
 
@@ -99,13 +107,15 @@ As `DeformableConvolution`, with a factor for every element that a filter reads.
 
 Notes
 -----
-Data ``(N, C, H, W)``, offset ``(N, 2 * num_deformable_group * kernel, h, w)``, mask
-``(N, num_deformable_group * kernel, h, w)``, weight ``(num_filter, C / num_group, *kernel)``, bias ``(num_filter,)``. Elements
-outside of the image are 0. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``, offset ``(N, 2 * num_deformable_group * kernel, h, w)``, mask ``(N,
+num_deformable_group * kernel, h, w)``, weight ``(num_filter, C / num_group, *kernel)``, bias
+``(num_filter,)``. Elements outside of the image are 0. One dtype: float16 (calculated in float32),
+float32 or float64.
 
 Examples
 --------
->>> x, offset, mask = nd.array([[[[1, 2], [3, 4]]]]), nd.zeros((1, 2, 2, 2)), nd.zeros((1, 1, 2, 2)) + 0.5
+>>> x, offset, mask = nd.array([[[[1, 2], [3, 4]]]]), nd.zeros((1, 2, 2, 2)), nd.zeros((1, 1, 2,
+...     2)) + 0.5
 >>> f = nd.contrib.ModulatedDeformableConvolution
 >>> f(x, offset, mask, nd.ones((1, 1, 1, 1)), kernel=(1, 1), num_filter=1, no_bias=True)
 [[[[0.5 1. ]

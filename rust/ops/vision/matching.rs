@@ -21,17 +21,20 @@ params! {
 }
 
 const DOC: &str = r#"
-Matches rows and columns of a matrix of scores, greedily: the best score first, each row and each column once.
+Matches rows and columns of a matrix of scores, greedily: the best score first, each row and each
+column once.
 
 Notes
 -----
-Data ``(..., N, M)``, every ``(N, M)`` handled for itself. Two outputs: for each row ``(..., N)`` its column, and for each
-column ``(..., M)`` its row, -1 for none. Only scores above ``threshold`` count, with ``is_ascend`` those below it. One dtype:
-float16 (calculated in float32), float32 or float64. The gradient is zero.
+Data ``(..., N, M)``, every ``(N, M)`` handled for itself. Two outputs: for each row ``(..., N)``
+its column, and for each column ``(..., M)`` its row, -1 for none. Only scores above ``threshold``
+count, with ``is_ascend`` those below it. One dtype: float16 (calculated in float32), float32 or
+float64. The gradient is zero.
 
 Examples
 --------
->>> rows, columns = nd.contrib.bipartite_matching(nd.array([[0.5, 0.6], [0.1, 0.2], [0.3, 0.4]]), threshold=0.01)
+>>> rows, columns = nd.contrib.bipartite_matching(nd.array([[0.5, 0.6], [0.1, 0.2], [0.3, 0.4]]),
+...     threshold=0.01)
 >>> rows
 [ 1. -1.  0.]
 >>> columns

@@ -14,10 +14,12 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_MultiBoxPrior`.
     pub struct MultiBoxPriorParam {
-        sizes: Vec<f32>, default(vec![1.0]), "Extents of the anchors, as parts of the image's height.";
+        sizes: Vec<f32>, default(vec![1.0]), "Extents of the anchors, as parts of the image's \
+                                              height.";
         ratios: Vec<f32>, default(vec![1.0]), "Width over height of the anchors.";
         clip: bool, default(false), "Cut anchors at the border of the image?";
-        steps: Vec<f32>, default(vec![-1.0, -1.0]), "Distances (y, x) of the centers, as parts of the image; -1 fills the image.";
+        steps: Vec<f32>, default(vec![-1.0, -1.0]), "Distances (y, x) of the centers, as parts of \
+                                                     the image; -1 fills the image.";
         offsets: Vec<f32>, default(vec![0.5, 0.5]), "Place (y, x) of the first center, in steps.";
     }
 }
@@ -25,14 +27,15 @@ params! {
 const DOC: &str = r#"
 Anchors around every element of a feature map: rectangles of several sizes and shapes.
 
-Around each element are ``len(sizes) + len(ratios) - 1`` anchors: every size with the first ratio, then the first size with
-every other ratio. An anchor of size ``s`` and ratio ``r`` is ``s / sqrt(r)`` high and ``s * sqrt(r) * H / W`` wide.
+Around each element are ``len(sizes) + len(ratios) - 1`` anchors: every size with the first ratio,
+then the first size with every other ratio. An anchor of size ``s`` and ratio ``r`` is ``s /
+sqrt(r)`` high and ``s * sqrt(r) * H / W`` wide.
 
 Notes
 -----
-Data ``(N, C, H, W)``, of which only the shape matters; the output ``(1, H * W * anchors, 4)`` holds corners ``(x1, y1, x2, y2)`` as
-parts of the image, row by row. sizes and ratios are positive, steps and offsets two numbers each. float16, float32
-or float64, as data. The gradient is zero.
+Data ``(N, C, H, W)``, of which only the shape matters; the output ``(1, H * W * anchors, 4)`` holds
+corners ``(x1, y1, x2, y2)`` as parts of the image, row by row. sizes and ratios are positive, steps
+and offsets two numbers each. float16, float32 or float64, as data. The gradient is zero.
 
 Examples
 --------

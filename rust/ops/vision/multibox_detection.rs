@@ -18,29 +18,35 @@ params! {
         clip: bool, default(true), "Cut boxes at the border of the image?";
         threshold: f32, default(0.01), "Least score of a detection.";
         background_id: i32, default(0), "Accepted, without effect: class 0 is the background.";
-        nms_threshold: f32, default(0.5), "Overlap from which on a box suppresses worse ones; outside of (0, 1] none is suppressed.";
+        nms_threshold: f32, default(0.5), "Overlap from which on a box suppresses worse ones; \
+                                           outside of (0, 1] none is suppressed.";
         force_suppress: bool, default(false), "Do boxes of different classes suppress each other?";
         variances: Vec<f32>, default(vec![0.1, 0.1, 0.2, 0.2]), "Factors of the offsets.";
-        nms_topk: i32, default(-1), "How many of the best boxes stay before the suppression; all if not positive.";
+        nms_topk: i32, default(-1), "How many of the best boxes stay before the suppression; all \
+                                     if not positive.";
     }
 }
 
 const DOC: &str = r#"
-Detections from the outputs of a single-shot detector: decodes boxes, and suppresses those that overlap better ones.
+Detections from the outputs of a single-shot detector: decodes boxes, and suppresses those that
+overlap better ones.
 
-The class of an anchor is the best one but class 0 (the background); the anchor is a detection if its probability is not
-below ``threshold``. Its box is decoded as in `box_decode`, from anchors given by corners.
+The class of an anchor is the best one but class 0 (the background); the anchor is a detection if
+its probability is not below ``threshold``. Its box is decoded as in `box_decode`, from anchors
+given by corners.
 
 Notes
 -----
-``cls_prob`` ``(N, classes, A)``, ``loc_pred`` ``(N, 4 A)``, ``anchor`` ``(1, A, 4)``. The output ``(N, A, 6)`` has rows
-``(class - 1, probability, x1, y1, x2, y2)``, best first; a suppressed detection keeps its row with a class of -1, and rows
-without a detection are -1. If ``nms_threshold`` is not in (0, 1], detections stay in the order of the anchors. One dtype:
-float16 (calculated in float32), float32 or float64. The gradient is zero.
+``cls_prob`` ``(N, classes, A)``, ``loc_pred`` ``(N, 4 A)``, ``anchor`` ``(1, A, 4)``. The output
+``(N, A, 6)`` has rows ``(class - 1, probability, x1, y1, x2, y2)``, best first; a suppressed
+detection keeps its row with a class of -1, and rows without a detection are -1. If
+``nms_threshold`` is not in (0, 1], detections stay in the order of the anchors. One dtype: float16
+(calculated in float32), float32 or float64. The gradient is zero.
 
 Examples
 --------
->>> prob, anchor = nd.array([[[0.1, 0.9], [0.9, 0.1]]]), nd.array([[[0, 0, 0.5, 0.5], [0, 0, 1, 1]]])
+>>> prob, anchor = nd.array([[[0.1, 0.9], [0.9, 0.1]]]), nd.array([[[0, 0, 0.5, 0.5],
+...     [0, 0, 1, 1]]])
 >>> nd.contrib.MultiBoxDetection(prob, nd.zeros((1, 8)), anchor, threshold=0.2)
 [[[ 0.   0.9  0.   0.   0.5  0.5]
   [-1.  -1.  -1.  -1.  -1.  -1. ]]]

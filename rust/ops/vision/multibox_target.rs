@@ -15,39 +15,49 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_MultiBoxTarget`.
     pub struct MultiBoxTargetParam {
-        overlap_threshold: f32, default(0.5), "Anchors that overlap a box by more than this learn it; if not positive, only the best anchor of each box does.";
+        overlap_threshold: f32, default(0.5), "Anchors that overlap a box by more than this learn \
+                                               it; if not positive, only the best anchor of each \
+                                               box does.";
         ignore_label: f32, default(-1.0), "Class target of anchors that should learn nothing.";
-        negative_mining_ratio: f32, default(-1.0), "Negative anchors for each positive one; if not positive, all.";
-        negative_mining_thresh: f32, default(0.5), "Anchors that overlap a box by this or more are no negatives.";
-        minimum_negative_samples: i32, default(0).ge(0.0), "Least number of negative anchors that are mined.";
+        negative_mining_ratio: f32, default(-1.0), "Negative anchors for each positive one; if not \
+                                                    positive, all.";
+        negative_mining_thresh: f32, default(0.5), "Anchors that overlap a box by this or more are \
+                                                    no negatives.";
+        minimum_negative_samples: i32, default(0).ge(0.0), "Least number of negative anchors that \
+                                                            are mined.";
         variances: Vec<f32>, default(vec![0.1, 0.1, 0.2, 0.2]), "Divide the offsets.";
     }
 }
 
 const DOC: &str = r#"
-The targets of a single-shot detector: for every anchor a class, and the offsets to the box that it should find.
+The targets of a single-shot detector: for every anchor a class, and the offsets to the box that it
+should find.
 
-Each box takes the anchor that overlaps it most, the greatest overlaps first; then every other anchor takes the box that
-it overlaps most, if by more than ``overlap_threshold``. These anchors are positive. An anchor with center ``(x, y)`` and
-extents ``(w, h)`` and a box with center ``(u, v)`` and extents ``(p, q)`` make the offsets
-``((u - x) / w, (v - y) / h, log(p / w), log(q / h)) / variances``.
+Each box takes the anchor that overlaps it most, the greatest overlaps first; then every other
+anchor takes the box that it overlaps most, if by more than ``overlap_threshold``. These anchors are
+positive. An anchor with center ``(x, y)`` and extents ``(w, h)`` and a box with center ``(u, v)``
+and extents ``(p, q)`` make the offsets ``((u - x) / w, (v - y) / h, log(p / w), log(q / h)) /
+variances``.
 
 Notes
 -----
-``anchor`` ``(1, A, 4)`` holds corners; ``label`` ``(N, M, 5 or more)`` rows of class, corners (and more), which end at the first
-class of -1; ``cls_pred`` ``(N, classes, A)`` scores before a softmax. Three outputs: ``loc_target`` and ``loc_mask`` ``(N, 4 A)``, zero
-for anchors that are not positive, and ``cls_target`` ``(N, A)``: the class plus one for positive anchors, 0 for negative
-ones, and ``ignore_label`` for others.
+``anchor`` ``(1, A, 4)`` holds corners; ``label`` ``(N, M, 5 or more)`` rows of class, corners (and
+more), which end at the first class of -1; ``cls_pred`` ``(N, classes, A)`` scores before a softmax.
+Three outputs: ``loc_target`` and ``loc_mask`` ``(N, 4 A)``, zero for anchors that are not positive,
+and ``cls_target`` ``(N, A)``: the class plus one for positive anchors, 0 for negative ones, and
+``ignore_label`` for others.
 
-All anchors that are not positive are negative, unless ``negative_mining_ratio`` is positive: then, of those that overlap
-no box by ``negative_mining_thresh``, the ones to which ``cls_pred`` gives the smallest probability of class 0 (the
-background), as many as there are. An image without boxes ignores all of its anchors. One dtype: float16 (calculated
-in float32), float32 or float64. The gradient is zero.
+All anchors that are not positive are negative, unless ``negative_mining_ratio`` is positive: then,
+of those that overlap no box by ``negative_mining_thresh``, the ones to which ``cls_pred`` gives the
+smallest probability of class 0 (the background), as many as there are. An image without boxes
+ignores all of its anchors. One dtype: float16 (calculated in float32), float32 or float64. The
+gradient is zero.
 
 Examples
 --------
 >>> anchors = nd.array([[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]])
->>> target, mask, cls = nd.contrib.MultiBoxTarget(anchors, nd.array([[[2, 0, 0, 0.5, 0.6]]]), nd.zeros((1, 4, 2)))
+>>> target, mask, cls = nd.contrib.MultiBoxTarget(anchors, nd.array([[[2, 0, 0, 0.5, 0.6]]]),
+...     nd.zeros((1, 4, 2)))
 >>> cls
 [[3. 0.]]
 >>> mask

@@ -15,35 +15,43 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_Proposal` and `_contrib_MultiProposal`.
     pub struct ProposalParam {
-        rpn_pre_nms_top_n: i32, default(6000), "How many of the best boxes are considered; all if not positive.";
+        rpn_pre_nms_top_n: i32, default(6000), "How many of the best boxes are considered; all if \
+                                                not positive.";
         rpn_post_nms_top_n: i32, default(300).ge(1.0), "How many regions an image gets.";
-        threshold: f32, default(0.7), "Boxes that overlap a better one by more than this are dropped.";
-        rpn_min_size: i32, default(16), "Least width and height of a box, in elements of the original image.";
+        threshold: f32, default(0.7), "Boxes that overlap a better one by more than this are \
+                                       dropped.";
+        rpn_min_size: i32, default(16), "Least width and height of a box, in elements of the \
+                                         original image.";
         scales: Vec<f32>, default(vec![4.0, 8.0, 16.0, 32.0]), "Factors of the anchors' extents.";
         ratios: Vec<f32>, default(vec![0.5, 1.0, 2.0]), "Height over width of the anchors.";
-        feature_stride: i32, default(16).ge(1.0), "Elements of the image an element of the feature map.";
+        feature_stride: i32, default(16).ge(1.0), "Elements of the image an element of the feature \
+                                                   map.";
         output_score: bool, default(false), "Return scores as well.";
-        iou_loss: bool, default(false), "Are predictions offsets of corners, as trained with an IoU loss?";
+        iou_loss: bool, default(false), "Are predictions offsets of corners, as trained with an \
+                                         IoU loss?";
     }
 }
 
 const NOTES: &str = r#"
-Around every element of the feature map lie ``A = len(ratios) * len(scales)`` anchors. Their boxes are moved by the
-predictions, cut at the border of the image, and those below ``rpn_min_size`` lose. Of the best
-``rpn_pre_nms_top_n`` boxes, those that overlap better ones by more than ``threshold`` are dropped.
+Around every element of the feature map lie ``A = len(ratios) * len(scales)`` anchors. Their boxes
+are moved by the predictions, cut at the border of the image, and those below ``rpn_min_size`` lose.
+Of the best ``rpn_pre_nms_top_n`` boxes, those that overlap better ones by more than ``threshold``
+are dropped.
 
 Notes
 -----
-``cls_prob`` ``(N, 2 A, H, W)``: probabilities, the second half of channels those of an object; ``bbox_pred`` ``(N, 4 A, H, W)``;
-``im_info`` ``(N, 3)`` with rows ``(height, width, scale)``. The output has ``rpn_post_nms_top_n`` rows for each image,
-``(image, x1, y1, x2, y2)``, best first; where there are fewer regions they repeat. With ``output_score`` a second output
-``(rows, 1)`` has their scores. Coordinates count elements, so that a box is ``x2 - x1 + 1`` wide. One dtype: float16
+``cls_prob`` ``(N, 2 A, H, W)``: probabilities, the second half of channels those of an object;
+``bbox_pred`` ``(N, 4 A, H, W)``; ``im_info`` ``(N, 3)`` with rows ``(height, width, scale)``. The
+output has ``rpn_post_nms_top_n`` rows for each image, ``(image, x1, y1, x2, y2)``, best first;
+where there are fewer regions they repeat. With ``output_score`` a second output ``(rows, 1)`` has
+their scores. Coordinates count elements, so that a box is ``x2 - x1 + 1`` wide. One dtype: float16
 (calculated in float32), float32 or float64. The gradient is zero.
 
 Examples
 --------
 >>> prob, info = nd.array([[[[0.1]], [[0.9]]]]), nd.array([[16, 16, 1]])
->>> nd.contrib.NAME(prob, nd.zeros((1, 4, 1, 1)), info, scales=(1,), ratios=(1,), rpn_post_nms_top_n=1)
+>>> nd.contrib.NAME(prob, nd.zeros((1, 4, 1, 1)), info, scales=(1,), ratios=(1,),
+...     rpn_post_nms_top_n=1)
 [[ 0.  0.  0. 15. 15.]]
 
 References

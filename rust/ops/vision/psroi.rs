@@ -16,21 +16,25 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_PSROIPooling`.
     pub struct PsRoiParam {
-        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' \
+                                                       coordinates.";
         output_dim: i32, required.ge(1.0), "Channels of the output.";
         pooled_size: i32, required.ge(1.0), "Bins of a rectangle along each axis.";
-        group_size: i32, default(0).ge(0.0), "Groups of channels along each axis; 0 is pooled_size.";
+        group_size: i32, default(0).ge(0.0), "Groups of channels along each axis; 0 is \
+                                              pooled_size.";
     }
 }
 
 params! {
     /// Parameters of `_contrib_DeformablePSROIPooling`.
     pub struct DeformablePsRoiParam {
-        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' \
+                                                       coordinates.";
         output_dim: i32, required.ge(1.0), "Channels of the output.";
         group_size: i32, required.ge(1.0), "Groups of channels along each axis.";
         pooled_size: i32, required.ge(1.0), "Bins of a rectangle along each axis.";
-        part_size: i32, default(0).ge(0.0), "Offsets of a rectangle along each axis; 0 is pooled_size.";
+        part_size: i32, default(0).ge(0.0), "Offsets of a rectangle along each axis; 0 is \
+                                             pooled_size.";
         sample_per_part: i32, default(1).ge(1.0).le(1024.0), "Samples of a bin along each axis.";
         trans_std: f32, default(0.0), "Factor of the offsets.";
         no_trans: bool, default(false), "No offsets: trans is not an input.";
@@ -42,16 +46,18 @@ Averages over each bin of a grid laid over rectangles of images, each bin from c
 
 Notes
 -----
-Data ``(N, output_dim * group_size^2, H, W)``; each row of rois ``(R, 5)`` is ``(image, x1, y1, x2, y2)``, whose coordinates are
-rounded and multiplied by ``spatial_scale``; both corners belong to the rectangle. With ``p = pooled_size``, bin ``(i, j)`` of
-channel ``c`` of the output ``(R, output_dim, p, p)`` reads channel ``(c * group_size + i * group_size // p) * group_size +
-j * group_size // p``. Bins outside of the image are 0, and so are regions with a negative image. rois gets no gradient.
+Data ``(N, output_dim * group_size^2, H, W)``; each row of rois ``(R, 5)`` is ``(image, x1, y1, x2,
+y2)``, whose coordinates are rounded and multiplied by ``spatial_scale``; both corners belong to the
+rectangle. With ``p = pooled_size``, bin ``(i, j)`` of channel ``c`` of the output ``(R, output_dim,
+p, p)`` reads channel ``(c * group_size + i * group_size // p) * group_size + j * group_size // p``.
+Bins outside of the image are 0, and so are regions with a negative image. rois gets no gradient.
 One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------
 >>> x = nd.arange(4).reshape((1, 4, 1, 1)) + nd.zeros((1, 4, 2, 2))
->>> nd.contrib.PSROIPooling(x, nd.array([[0, 0, 0, 1, 1]]), spatial_scale=1, output_dim=1, pooled_size=2)
+>>> nd.contrib.PSROIPooling(x, nd.array([[0, 0, 0, 1, 1]]), spatial_scale=1, output_dim=1,
+...     pooled_size=2)
 [[[[0. 1.]
    [2. 3.]]]]
 
@@ -61,16 +67,17 @@ J. Dai et al., R-FCN: Object Detection via Region-based Fully Convolutional Netw
 "#;
 
 const DEFORMABLE: &str = r#"
-As `PSROIPooling`, with bilinear samples, and bins that are moved by offsets that a network can learn.
+As `PSROIPooling`, with bilinear samples, and bins that are moved by offsets that a network can
+learn.
 
 Notes
 -----
-Data ``(N, output_dim * group_size^2, H, W)``, rois ``(R, 5)`` with rows ``(image, x1, y1, x2, y2)``, trans
-``(R, 2 * classes, part_size, part_size)``: offsets in x and in y, as parts of the rectangle, multiplied by ``trans_std``;
-``output_dim // classes`` channels of the output share them. Without rounding to elements, every bin is the average of
-``sample_per_part^2`` samples; those outside of the image do not count. The output is
-``(R, output_dim, pooled_size, pooled_size)``. rois gets no gradient. One dtype: float16 (calculated in float32), float32 or
-float64.
+Data ``(N, output_dim * group_size^2, H, W)``, rois ``(R, 5)`` with rows ``(image, x1, y1, x2,
+y2)``, trans ``(R, 2 * classes, part_size, part_size)``: offsets in x and in y, as parts of the
+rectangle, multiplied by ``trans_std``; ``output_dim // classes`` channels of the output share them.
+Without rounding to elements, every bin is the average of ``sample_per_part^2`` samples; those
+outside of the image do not count. The output is ``(R, output_dim, pooled_size, pooled_size)``. rois
+gets no gradient. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------

@@ -23,35 +23,40 @@ param_enum! {
 params! {
     /// Parameters of `_contrib_BilinearResize2D`.
     pub struct BilinearResizeParam {
-        height: i32, default(1).ge(1.0).le(10000.0), "Height of the output, with mode='size' and no scale.";
-        width: i32, default(1).ge(1.0).le(10000.0), "Width of the output, with mode='size' and no scale.";
+        height: i32, default(1).ge(1.0).le(10000.0), "Height of the output, with mode='size' and \
+                                                      no scale.";
+        width: i32, default(1).ge(1.0).le(10000.0), "Width of the output, with mode='size' and no \
+                                                     scale.";
         scale_height: Option<f32>, default(None), "Factor of the height.";
         scale_width: Option<f32>, default(None), "Factor of the width.";
         mode: ResizeMode, default(ResizeMode::Size), "Where the extents of the output come from.";
-        align_corners: bool, default(true), "Do the corner elements of both images lie on each other? Else their borders do.";
+        align_corners: bool, default(true), "Do the corner elements of both images lie on each \
+                                             other? Else their borders do.";
     }
 }
 
 params! {
     /// Parameters of `_contrib_AdaptiveAvgPooling2D`.
     pub struct AdaptiveAvgPoolingParam {
-        output_size: Tuple, default(Tuple::new()), "Extents of the output: (h, w), one number for both, or () for (1, 1).";
+        output_size: Tuple, default(Tuple::new()), "Extents of the output: (h, w), one number for \
+                                                    both, or () for (1, 1).";
     }
 }
 
 const RESIZE: &str = r#"
 Resizes images by bilinear interpolation.
 
-Element ``i`` of ``m`` lies at ``i * (n - 1) / (m - 1)`` of the ``n`` input elements, with ``align_corners=False`` at
-``max(0, (i + 0.5) * n / m - 0.5)``.
+Element ``i`` of ``m`` lies at ``i * (n - 1) / (m - 1)`` of the ``n`` input elements, with
+``align_corners=False`` at ``max(0, (i + 0.5) * n / m - 0.5)``.
 
 Notes
 -----
-Data ``(N, C, H, W)``, output ``(N, C, height, width)``. With mode ``size`` the extents are ``height`` and ``width``, or, if both are
-given, ``floor(H * scale_height)`` and ``floor(W * scale_width)``. ``odd_scale`` makes ``floor(H * scale)`` of an even and
-``floor((H - 1) * scale) + 1`` of an odd extent; ``to_even_down``, ``to_even_up``, ``to_odd_down`` and ``to_odd_up`` change an extent by
-one if it is not even (odd) already; ``like`` takes the last two extents of a second input, whose gradient is zero.
-One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``, output ``(N, C, height, width)``. With mode ``size`` the extents are
+``height`` and ``width``, or, if both are given, ``floor(H * scale_height)`` and ``floor(W *
+scale_width)``. ``odd_scale`` makes ``floor(H * scale)`` of an even and ``floor((H - 1) * scale) +
+1`` of an odd extent; ``to_even_down``, ``to_even_up``, ``to_odd_down`` and ``to_odd_up`` change an
+extent by one if it is not even (odd) already; ``like`` takes the last two extents of a second
+input, whose gradient is zero. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------
@@ -62,11 +67,13 @@ Examples
 const ADAPTIVE: &str = r#"
 Averages over a grid of bins that covers the image.
 
-Bin ``i`` of ``m`` takes the elements ``floor(i * n / m)`` to ``ceil((i + 1) * n / m)`` (exclusive) of the ``n`` along an axis.
+Bin ``i`` of ``m`` takes the elements ``floor(i * n / m)`` to ``ceil((i + 1) * n / m)`` (exclusive)
+of the ``n`` along an axis.
 
 Notes
 -----
-Data ``(N, C, H, W)``, output ``(N, C, *output_size)``. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``, output ``(N, C, *output_size)``. One dtype: float16 (calculated in float32),
+float32 or float64.
 
 Examples
 --------

@@ -17,9 +17,12 @@ params! {
     pub struct RoiAlignParam {
         pooled_size: Tuple, required, "Bins of a rectangle, (height, width).";
         spatial_scale: f32, required, "Image elements a unit of the rectangles' coordinates.";
-        sample_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not positive, one for each element it covers, rounded up, at most 1024.";
+        sample_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not \
+                                                    positive, one for each element it covers, \
+                                                    rounded up, at most 1024.";
         position_sensitive: bool, default(false), "Does every bin read channels of its own?";
-        aligned: bool, default(false), "Shift coordinates by half an element, and allow rectangles below one element?";
+        aligned: bool, default(false), "Shift coordinates by half an element, and allow rectangles \
+                                        below one element?";
     }
 }
 
@@ -27,21 +30,26 @@ params! {
     /// Parameters of `_contrib_RROIAlign`.
     pub struct RRoiAlignParam {
         pooled_size: Tuple, required, "Bins of a rectangle, (height, width).";
-        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
-        sampling_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not positive, one for each element it covers, rounded up, at most 1024.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' \
+                                                       coordinates.";
+        sampling_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not \
+                                                      positive, one for each element it covers, \
+                                                      rounded up, at most 1024.";
     }
 }
 
 const ALIGN: &str = r#"
-Averages of bilinear samples over each bin of a grid laid over rectangles ("regions of interest") of images.
+Averages of bilinear samples over each bin of a grid laid over rectangles ("regions of interest") of
+images.
 
 Notes
 -----
-Data ``(N, C, H, W)``; each row of rois ``(R, 5)`` is ``(image, x1, y1, x2, y2)``, whose coordinates are multiplied by
-``spatial_scale`` and not rounded; without ``aligned`` a rectangle has at least one element along each axis. A row with a
-negative image gives zeros. The output is ``(R, C, *pooled_size)``; with ``position_sensitive`` it is
-``(R, C / bins, *pooled_size)``, and channel ``c`` of bin ``b`` reads channel ``c * bins + b``. Samples more than one element
-outside of the image are 0. rois gets no gradient. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``; each row of rois ``(R, 5)`` is ``(image, x1, y1, x2, y2)``, whose coordinates
+are multiplied by ``spatial_scale`` and not rounded; without ``aligned`` a rectangle has at least
+one element along each axis. A row with a negative image gives zeros. The output is ``(R, C,
+*pooled_size)``; with ``position_sensitive`` it is ``(R, C / bins, *pooled_size)``, and channel
+``c`` of bin ``b`` reads channel ``c * bins + b``. Samples more than one element outside of the
+image are 0. rois gets no gradient. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------
@@ -60,10 +68,11 @@ As `ROIAlign`, for rectangles that are rotated.
 
 Notes
 -----
-Data ``(N, C, H, W)``; each row of rois ``(R, 6)`` is ``(image, x, y, width, height, angle)``: center, extents and an angle in degrees,
-counterclockwise as the image is shown. Center and extents are multiplied by ``spatial_scale``; extents are at least one
-element. A row with a negative image gives zeros. The output is ``(R, C, *pooled_size)``. rois gets no gradient. One dtype:
-float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``; each row of rois ``(R, 6)`` is ``(image, x, y, width, height, angle)``:
+center, extents and an angle in degrees, counterclockwise as the image is shown. Center and extents
+are multiplied by ``spatial_scale``; extents are at least one element. A row with a negative image
+gives zeros. The output is ``(R, C, *pooled_size)``. rois gets no gradient. One dtype: float16
+(calculated in float32), float32 or float64.
 
 Examples
 --------
@@ -73,7 +82,8 @@ Examples
 
 References
 ----------
-J. Ma et al., Arbitrary-Oriented Scene Text Detection via Rotation Proposals, IEEE Transactions on Multimedia, 2018.
+J. Ma et al., Arbitrary-Oriented Scene Text Detection via Rotation Proposals, IEEE Transactions on
+Multimedia, 2018.
 "#;
 
 pub fn operators() -> Vec<OpDef> {

@@ -37,8 +37,10 @@ params! {
 params! {
     /// Parameters of `GridGenerator`.
     pub struct GridGeneratorParam {
-        transform_type: GridType, required, "What data holds: affine matrices, or a flow for every element.";
-        target_shape: Tuple, default(Tuple::from_elem(0, 2)), "Extents (h, w) of the grid, with affine.";
+        transform_type: GridType, required, "What data holds: affine matrices, or a flow for every \
+                                             element.";
+        target_shape: Tuple, default(Tuple::from_elem(0, 2)), "Extents (h, w) of the grid, with \
+             affine.";
     }
 }
 
@@ -53,14 +55,15 @@ params! {
 }
 
 const SAMPLER: &str = r#"
-Samples images along a grid, bilinearly between the four nearest elements; outside of the image is 0.
+Samples images along a grid, bilinearly between the four nearest elements; outside of the image is
+0.
 
 A grid of ``(-1, -1)`` is the upper left element, ``(1, 1)`` the lower right one.
 
 Notes
 -----
-Data ``(N, C, H, W)``, grid ``(N, 2, h, w)`` with x in channel 0 and y in channel 1, output ``(N, C, h, w)``. One dtype: float16
-(calculated in float32), float32 or float64. Both inputs get gradients.
+Data ``(N, C, H, W)``, grid ``(N, 2, h, w)`` with x in channel 0 and y in channel 1, output ``(N, C,
+h, w)``. One dtype: float16 (calculated in float32), float32 or float64. Both inputs get gradients.
 
 Examples
 --------
@@ -75,13 +78,14 @@ M. Jaderberg et al., Spatial Transformer Networks, NIPS 2015.
 const GRID: &str = r#"
 The grid that `BilinearSampler` samples along, from affine matrices or from a flow.
 
-``affine``: data ``(N, 6)`` are matrices of two rows and three columns, which map ``(x, y, 1)`` of the target, x and y from -1 to 1, to
-the source. ``warp``: data ``(N, 2, H, W)`` are displacements in elements, x in channel 0.
+``affine``: data ``(N, 6)`` are matrices of two rows and three columns, which map ``(x, y, 1)`` of
+the target, x and y from -1 to 1, to the source. ``warp``: data ``(N, 2, H, W)`` are displacements
+in elements, x in channel 0.
 
 Notes
 -----
-The output is ``(N, 2, *target_shape)``, with ``warp`` data's shape. A target with one element along an axis has 0 there.
-One dtype: float16 (calculated in float32), float32 or float64.
+The output is ``(N, 2, *target_shape)``, with ``warp`` data's shape. A target with one element along
+an axis has 0 there. One dtype: float16 (calculated in float32), float32 or float64.
 
 Examples
 --------
@@ -99,13 +103,15 @@ Applies an affine transformation to images: `GridGenerator` and `BilinearSampler
 
 Notes
 -----
-Data ``(N, C, H, W)``, loc ``(N, 6)``: matrices of two rows and three columns, which map places of the output to those of data.
-The output is ``(N, C, *target_shape)``. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(N, C, H, W)``, loc ``(N, 6)``: matrices of two rows and three columns, which map places of
+the output to those of data. The output is ``(N, C, *target_shape)``. One dtype: float16 (calculated
+in float32), float32 or float64.
 
 Examples
 --------
 >>> x, flip = nd.array([[[[1, 2, 3]]]]), nd.array([[-1, 0, 0, 0, 1, -1]])
->>> nd.SpatialTransformer(x, flip, target_shape=(1, 3), transform_type='affine', sampler_type='bilinear')
+>>> nd.SpatialTransformer(x, flip, target_shape=(1, 3), transform_type='affine',
+...     sampler_type='bilinear')
 [[[[3. 2. 1.]]]]
 
 References

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::graph::passes::mirror::Mirror;
 use crate::graph::static_graph::{Entry, Node};
 use crate::operator::{GradBuilder, GradEntry, InGradient, Registry, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 pub(super) const fn pack(e: Entry) -> GradEntry {
@@ -21,7 +21,7 @@ pub(super) struct Builder<'a> {
     pub(super) registry: &'a Registry,
     pub(super) mirror: &'a Mirror,
     /// Copies of forward nodes made so far.
-    pub(super) copies: HashMap<u32, u32>,
+    pub(super) copies: FxHashMap<u32, u32>,
     /// The forward node whose rule is running.
     pub(super) current: u32,
     /// Number of unnamed nodes of the running rule.

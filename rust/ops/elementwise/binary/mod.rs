@@ -76,9 +76,12 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
     let equal = OpDef::plain(row.names[0])
         .aliases(row.aliases[0])
         .doc(&format!(
-            "Returns, element by element: {}.\n\nBoth operands have one shape and one dtype, which are those of the \
-             output; otherwise it is an error. Integers wrap.\n\nExamples\n--------\n>>> nd.{}(nd.array([3, 5]), nd.array([2, 4]))\n{}\n",
-            row.formula, home(row.names[0]), shown(row, [3., 5.], [2., 4.])
+            "Returns, element by element: {}.\n\nBoth operands have one shape and one dtype, which \
+             are those of the output; otherwise it is an error. Integers wrap.\n\nExamples\n\
+             --------\n>>> nd.{}(nd.array([3, 5]), nd.array([2, 4]))\n{}\n",
+            row.formula,
+            home(row.names[0]),
+            shown(row, [3., 5.], [2., 4.])
         ))
         .inputs_are(LHS_RHS)
         .elementwise()
@@ -94,11 +97,14 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
     let broad = OpDef::plain(row.names[1])
         .aliases(row.aliases[1])
         .doc(&format!(
-            "Returns, element by element: {}, with broadcasting.\n\nShapes are aligned at the last axis; an axis of \
-             extent 1, or one that is missing, is repeated. Both operands and the output have one dtype. Shapes that \
-             do not match are an error. The gradient of a repeated operand is summed over the repetitions.\n\n\
-             Examples\n--------\n>>> nd.{}(nd.array([3, 5]), nd.array([2]))\n{}\n",
-            row.formula, row.names[1], shown(row, [3., 5.], [2., 2.])
+            "Returns, element by element: {}, with broadcasting.\n\nShapes are aligned at the last \
+             axis; an axis of extent 1, or one that is missing, is repeated. Both operands and the \
+             output have one dtype. Shapes that do not match are an error. The gradient of a \
+             repeated operand is summed over the repetitions.\n\nExamples\n--------\n>>> \
+             nd.{}(nd.array([3, 5]), nd.array([2]))\n{}\n",
+            row.formula,
+            row.names[1],
+            shown(row, [3., 5.], [2., 2.])
         ))
         .inputs_are(LHS_RHS)
         .infer_shape(|_, inputs, outputs| {
@@ -153,9 +159,10 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
     let forward = OpDef::new::<ScalarParam>(name)
         .aliases(row.aliases[at])
         .doc(&format!(
-            "Returns, element by element, with a = {a} and b = {b}: {}.\n\nThe output has shape and dtype of the array; \
-             the number is converted to that dtype first (1.9 becomes 1 beside integers).\n\nExamples\n--------\n>>> \
-             nd._internal.{name}(nd.array([3, 5]), scalar=2)\n{}\n",
+            "Returns, element by element, with a = {a} and b = {b}: {}.\n\nThe output has shape \
+             and dtype of the array; the number is converted to that dtype first (1.9 becomes 1 \
+             beside integers).\n\nExamples\n--------\n>>> nd._internal.{name}(nd.array([3, 5]), \
+             scalar=2)\n{}\n",
             row.formula,
             if left { shown(row, [2., 2.], [3., 5.]) } else { shown(row, [3., 5.], [2., 2.]) }
         ))
@@ -207,7 +214,11 @@ pub fn operators() -> Vec<OpDef> {
 /// Sums gradients: `elemwise_add` under the name that the in-place accumulation looks for.
 fn grad_add() -> OpDef {
     OpDef::plain("_grad_add")
-        .doc("Returns lhs + rhs; used where gradients are summed. Shapes and dtypes are equal.\n\nExamples\n--------\n>>> nd._internal._grad_add(nd.ones((2,)), nd.ones((2,)))\n[2. 2.]\n")
+        .doc(
+            "Returns lhs + rhs; used where gradients are summed. Shapes and dtypes are equal.\n\n\
+             Examples\n--------\n>>> nd._internal._grad_add(nd.ones((2,)), nd.ones((2,)))\n[2. \
+             2.]\n",
+        )
         .inputs_are(LHS_RHS)
         .elementwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
@@ -222,7 +233,12 @@ fn grad_add() -> OpDef {
 /// The sum over what broadcasting repeated.
 fn sum_like() -> OpDef {
     OpDef::plain("_sum_like")
-        .doc("Returns lhs summed over the axes along which an array of the shape of rhs was repeated to give it.\n\nShapes are aligned at the last axis, as in broadcasting; the values of rhs are not read.\n\nExamples\n--------\n>>> nd._internal._sum_like(nd.ones((2, 3)), nd.zeros((1, 3)))\n[[2. 2. 2.]]\n")
+        .doc(
+            "Returns lhs summed over the axes along which an array of the shape of rhs was \
+             repeated to give it.\n\nShapes are aligned at the last axis, as in broadcasting; the \
+             values of rhs are not read.\n\nExamples\n--------\n>>> \
+             nd._internal._sum_like(nd.ones((2, 3)), nd.zeros((1, 3)))\n[[2. 2. 2.]]\n",
+        )
         .inputs_are(&[("lhs", "The array."), ("rhs", "Gives the shape.")])
         .ignores(&[1])
         .infer_shape(|_, inputs, outputs| {

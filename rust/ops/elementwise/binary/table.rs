@@ -229,16 +229,21 @@ fn neg<T: Arith>(x: T) -> T {
 
 table! {
     Add add ["elemwise_add", "broadcast_add", "_plus_scalar", ""]
-        ["_Plus", "_add", "_plus", "_sparse_elemwise_add"] ["broadcast_plus", "_sparse_broadcast_add", "_sparse_broadcast_plus"] ["_PlusScalar", "_scatter_plus_scalar"] []
+        ["_Plus", "_add", "_plus", "_sparse_elemwise_add"] ["broadcast_plus", "\
+             _sparse_broadcast_add", "_sparse_broadcast_plus"] ["_PlusScalar", "\
+                  _scatter_plus_scalar"] []
         "a + b", |a, b| a.add(b), Alone |g| g, g;
     Sub sub ["elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar"]
-        ["_Minus", "_minus", "_sub", "_sparse_elemwise_sub"] ["broadcast_minus", "_sparse_broadcast_sub", "_sparse_broadcast_minus"] ["_MinusScalar", "_scatter_minus_scalar"] ["_RMinusScalar"]
+        ["_Minus", "_minus", "_sub", "_sparse_elemwise_sub"] ["broadcast_minus", "\
+             _sparse_broadcast_sub", "_sparse_broadcast_minus"] ["_MinusScalar", "\
+                  _scatter_minus_scalar"] ["_RMinusScalar"]
         "a - b", |a, b| a.sub(b), Alone |g| g, neg(g);
     Mul mul ["elemwise_mul", "broadcast_mul", "_mul_scalar", ""]
         ["_Mul", "_mul", "_sparse_elemwise_mul"] ["_sparse_broadcast_mul"] ["_MulScalar"] []
         "a * b", |a, b| a.mul(b), Operands |g| g.mul(b), g.mul(a);
     Div div ["elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar"]
-        ["_Div", "_div", "_sparse_elemwise_div", "_scatter_elemwise_div"] ["_sparse_broadcast_div"] ["_DivScalar"] ["_RDivScalar"]
+        ["_Div", "_div", "_sparse_elemwise_div", "_scatter_elemwise_div"] ["_sparse_broadcast_div"]
+        ["_DivScalar"] ["_RDivScalar"]
         "a / b, of integers toward 0 (and 0 where b is 0)", |a, b| a.div(b), Operands |g| g.div(b), neg(g.mul(a.div(b)).div(b));
     Mod modulo ["_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar"]
         ["_Mod"] [] ["_ModScalar"] ["_RModScalar"]
@@ -258,20 +263,28 @@ table! {
         "sqrt(a * a + b * b)", |a, b| a.hypot(b), Operands |g| g.mul(a.div(a.hypot(b))), g.mul(b.div(a.hypot(b)));
     Eq equal ["_equal", "broadcast_equal", "_equal_scalar", ""] ["_Equal"] [] ["_EqualScalar"] []
         "1 where a equals b, else 0", |a, b| T::truth(a == b), Zero;
-    Ne not_equal ["_not_equal", "broadcast_not_equal", "_not_equal_scalar", ""] ["_Not_Equal"] [] ["_NotEqualScalar"] []
+    Ne not_equal ["_not_equal", "broadcast_not_equal", "_not_equal_scalar", ""] ["_Not_Equal"] []
+        ["_NotEqualScalar"] []
         "1 where a differs from b, else 0", |a, b| T::truth(a != b), Zero;
-    Gt greater ["_greater", "broadcast_greater", "_greater_scalar", ""] ["_Greater"] [] ["_GreaterScalar"] []
+    Gt greater ["_greater", "broadcast_greater", "_greater_scalar", ""] ["_Greater"] []
+        ["_GreaterScalar"] []
         "1 where a is greater than b, else 0", |a, b| T::truth(a > b), Zero;
-    Ge greater_equal ["_greater_equal", "broadcast_greater_equal", "_greater_equal_scalar", ""] ["_Greater_Equal"] [] ["_GreaterEqualScalar"] []
+    Ge greater_equal ["_greater_equal", "broadcast_greater_equal", "_greater_equal_scalar", ""]
+        ["_Greater_Equal"] [] ["_GreaterEqualScalar"] []
         "1 where a is at least b, else 0", |a, b| T::truth(a >= b), Zero;
-    Lt lesser ["_lesser", "broadcast_lesser", "_lesser_scalar", ""] ["_Lesser"] [] ["_LesserScalar"] []
+    Lt lesser ["_lesser", "broadcast_lesser", "_lesser_scalar", ""] ["_Lesser"] [] ["_LesserScalar"]
+        []
         "1 where a is less than b, else 0", |a, b| T::truth(a < b), Zero;
-    Le lesser_equal ["_lesser_equal", "broadcast_lesser_equal", "_lesser_equal_scalar", ""] ["_Lesser_Equal"] [] ["_LesserEqualScalar"] []
+    Le lesser_equal ["_lesser_equal", "broadcast_lesser_equal", "_lesser_equal_scalar", ""]
+        ["_Lesser_Equal"] [] ["_LesserEqualScalar"] []
         "1 where a is at most b, else 0", |a, b| T::truth(a <= b), Zero;
-    And logical_and ["_logical_and", "broadcast_logical_and", "_logical_and_scalar", ""] ["_Logical_And"] [] ["_LogicalAndScalar"] []
+    And logical_and ["_logical_and", "broadcast_logical_and", "_logical_and_scalar", ""]
+        ["_Logical_And"] [] ["_LogicalAndScalar"] []
         "1 where neither a nor b is 0, else 0", |a, b| T::truth(a.is_true() && b.is_true()), Zero;
-    Or logical_or ["_logical_or", "broadcast_logical_or", "_logical_or_scalar", ""] ["_Logical_Or"] [] ["_LogicalOrScalar"] []
+    Or logical_or ["_logical_or", "broadcast_logical_or", "_logical_or_scalar", ""] ["_Logical_Or"]
+        [] ["_LogicalOrScalar"] []
         "1 where a or b is not 0, else 0", |a, b| T::truth(a.is_true() || b.is_true()), Zero;
-    Xor logical_xor ["_logical_xor", "broadcast_logical_xor", "_logical_xor_scalar", ""] ["_Logical_Xor"] [] ["_LogicalXorScalar"] []
+    Xor logical_xor ["_logical_xor", "broadcast_logical_xor", "_logical_xor_scalar", ""]
+        ["_Logical_Xor"] [] ["_LogicalXorScalar"] []
         "1 where exactly one of a and b is not 0, else 0", |a, b| T::truth(a.is_true() != b.is_true()), Zero;
 }

@@ -33,11 +33,14 @@ params! {
     pub struct RnnParam {
         state_size: u32, required.ge(1.0), "Extent of the hidden state.";
         num_layers: u32, required.ge(1.0).le(65535.0), "Number of layers.";
-        bidirectional: bool, default(false), "Run each layer forward and backward in time and join the outputs.";
+        bidirectional: bool, default(false), "Run each layer forward and backward in time and join \
+                                              the outputs.";
         mode: RnnMode, required, "The recurrence.";
-        p: f32, default(0.0).ge(0.0).le(1.0), "Share of a layer's output that is dropped before the next, in training.";
+        p: f32, default(0.0).ge(0.0).le(1.0), "Share of a layer's output that is dropped before \
+                                               the next, in training.";
         state_outputs: bool, default(false), "Return the final states as well.";
-        projection_size: Option<i32>, default(None), "Extent that the LSTM's state is projected to.";
+        projection_size: Option<i32>, default(None), "Extent that the LSTM's state is projected \
+                                                      to.";
         lstm_state_clip_min: Option<f64>, default(None), "Least value of the LSTM's cell state.";
         lstm_state_clip_max: Option<f64>, default(None), "Greatest value of the LSTM's cell state.";
         lstm_state_clip_nan: bool, default(false), "Accepted, without effect.";
@@ -54,12 +57,14 @@ Stacked recurrent layers over sequences.
 
 Notes
 -----
-Data ``(T, N, I)``; state, and state_cell of an lstm, ``(L * D, N, H)``, with ``D = 2`` if bidirectional; the output is
-``(T, N, D * H)``, with ``state_outputs=True`` followed by the final states. ``parameters`` is one vector: for every layer
-and direction W ``(G * H, in)`` and R ``(G * H, H)``, then for every layer and direction the biases b and c ``(G * H,)``. With
-``projection_size=P`` (lstm only) the state, R and outputs have extent P and a matrix ``(P, H)`` follows R. With
-``use_sequence_length=True`` sequences end at ``sequence_length`` ``(N,)``: later outputs are 0, and the final states are those
-of the end. One dtype: float16 (calculated in float32), float32 or float64.
+Data ``(T, N, I)``; state, and state_cell of an lstm, ``(L * D, N, H)``, with ``D = 2`` if
+bidirectional; the output is ``(T, N, D * H)``, with ``state_outputs=True`` followed by the final
+states. ``parameters`` is one vector: for every layer and direction W ``(G * H, in)`` and R ``(G *
+H, H)``, then for every layer and direction the biases b and c ``(G * H,)``. With
+``projection_size=P`` (lstm only) the state, R and outputs have extent P and a matrix ``(P, H)``
+follows R. With ``use_sequence_length=True`` sequences end at ``sequence_length`` ``(N,)``: later
+outputs are 0, and the final states are those of the end. One dtype: float16 (calculated in
+float32), float32 or float64.
 
 Examples
 --------
@@ -69,8 +74,8 @@ Examples
 
 References
 ----------
-S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNLP 2014. H. Sak, A. Senior, F. Beaufays,
-arXiv:1402.1128 (projection).
+S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNLP 2014. H. Sak, A.
+Senior, F. Beaufays, arXiv:1402.1128 (projection).
 "#;
 
 /// The state that a forward run leaves for the backward one: its random key and, if gradients will

@@ -55,7 +55,8 @@ static TABLE: [Distribution; 7] = [
     Distribution {
         name: "uniform",
         what: "the uniform distribution on ``[low, high]``",
-        formula: "1 / (high - low)``, also for samples outside of the range; ``high`` is greater than ``low",
+        formula: "1 / (high - low)``, also for samples outside of the range; ``high`` is greater \
+                  than ``low",
         params: &[("low", "Lower limits."), ("high", "Upper limits.")],
         example: ("[0], [2]", "0.5"),
         log: |_, [low, high]| -(high - low).ln(),
@@ -121,7 +122,8 @@ static TABLE: [Distribution; 7] = [
     Distribution {
         name: "generalized_negative_binomial",
         what: "the negative binomial distribution of given mean and dispersion",
-        formula: "Gamma(x + k) / (x! Gamma(k)) p^k (1 - p)^x`` with ``k = 1 / alpha`` and ``p = 1 / (mu alpha + 1)",
+        formula: "Gamma(x + k) / (x! Gamma(k)) p^k (1 - p)^x`` with ``k = 1 / alpha`` and ``p = 1 \
+                  / (mu alpha + 1)",
         params: &[("mu", "Means."), ("alpha", "Dispersions.")],
         example: ("[1], [1]", "0.25"),
         log: |x, [mu, alpha]| failures(x, 1.0 / alpha, 1.0 / (mu * alpha + 1.0)),
@@ -247,9 +249,10 @@ fn backward<T: Real>(call: &Call<'_>, of: &Distribution) -> Result<()> {
 
 fn doc(what: &str, formula: &str, shapes: &str, example: &str) -> String {
     format!(
-        "The density of {what} at samples: ``{formula}``.\n\nNotes\n-----\n{shapes} One dtype: float16 (calculated in float32), float32 \
-         or float64. With ``is_log`` the logarithm. The gradient is that of the formula, and 0 in samples that are counts. \
-         Parameters outside of the distribution's domain give NaN.\n\nExamples\n--------\n{example}\n"
+        "The density of {what} at samples: ``{formula}``.\n\nNotes\n-----\n{shapes} One dtype: \
+         float16 (calculated in float32), float32 or float64. With ``is_log`` the logarithm. The \
+         gradient is that of the formula, and 0 in samples that are counts. Parameters outside of \
+         the distribution's domain give NaN.\n\nExamples\n--------\n{example}\n"
     )
 }
 
@@ -264,8 +267,8 @@ fn density(of: &'static Distribution) -> [OpDef; 2] {
         arrays.collect::<String>(),
         of.example.1
     );
-    let shapes = "The shape of the samples, which is that of the output, begins with the shape of the parameters: element \
-                  ``i`` of these belongs to all samples ``[i, ...]``.";
+    let shapes = "The shape of the samples, which is that of the output, begins with the shape of \
+                  the parameters: element ``i`` of these belongs to all samples ``[i, ...]``.";
     let forward = OpDef::new::<DensityParam>(&name)
         .aliases(&[&format!("random_pdf_{}", of.name)])
         .doc(&doc(of.what, of.formula, shapes, &example))
@@ -286,8 +289,9 @@ fn widened(of: &'static Distribution, run: fn(&Call<'_>, &Distribution) -> Resul
 
 /// The Dirichlet distribution: each sample is a vector, and so is each parameter.
 fn dirichlet() -> [OpDef; 2] {
-    let shapes = "Samples ``(..., k)`` have numbers that add up to 1. Their shape begins with that of alpha ``(..., k)`` but for the \
-                  last axis, which is the same in both and which the output does not have.";
+    let shapes = "Samples ``(..., k)`` have numbers that add up to 1. Their shape begins with that \
+                  of alpha ``(..., k)`` but for the last axis, which is the same in both and which \
+                  the output does not have.";
     let forward = OpDef::new::<DensityParam>("_random_pdf_dirichlet")
         .aliases(&["random_pdf_dirichlet"])
         .doc(&doc(

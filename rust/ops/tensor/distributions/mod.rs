@@ -22,9 +22,11 @@ macro_rules! source_params {
             #[doc = concat!("Parameters of `", $op, "`.")]
             pub struct $name {
                 $($field: $ty, $kind $(($default))?, $doc;)*
-                shape: Option<Tuple>, default(None), "Shape of the output; one element if None or empty.";
+                shape: Option<Tuple>, default(None), "Shape of the output; one element if None or \
+                                                      empty.";
                 ctx: String, default(String::new()), "Device, such as cpu(0); the faces read it.";
-                dtype: Option<DType>, default(None), "Dtype of the output; the first one above if None.";
+                dtype: Option<DType>, default(None), "Dtype of the output; the first one above if \
+                                                      None.";
             }
         }
         impl Source for $name {
@@ -120,8 +122,9 @@ fn dispersed(d: &mut Draws, mu: f64, alpha: f64) -> f64 {
 
 fn doc(what: &str, dtypes: &str, example: &str, shape: &str) -> String {
     format!(
-        "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends on the seed, the call and ``i`` only, not \
-         on threads. Parameters outside of the distribution's domain are an error.\n\nExamples\n--------\n>>> {example}.shape\n{shape}\n"
+        "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends \
+         on the seed, the call and ``i`` only, not on threads. Parameters outside of the \
+         distribution's domain are an error.\n\nExamples\n--------\n>>> {example}.shape\n{shape}\n"
     )
 }
 

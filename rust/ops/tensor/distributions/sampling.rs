@@ -16,7 +16,8 @@ use crate::shape::Shape;
 params! {
     /// Parameters of samplers.
     pub struct SampleParam {
-        shape: Tuple, default(Tuple::new()), "How many draws for each parameter; one without further axes if empty.";
+        shape: Tuple, default(Tuple::new()), "How many draws for each parameter; one without \
+                                              further axes if empty.";
         dtype: Option<DType>, default(None), "Dtype of the output; float32 if None.";
     }
 }
@@ -86,7 +87,8 @@ params! {
     /// Parameters of `_sample_multinomial`.
     pub struct MultinomialParam {
         shape: Tuple, default(Tuple::new()), "How many draws from each distribution.";
-        get_prob: bool, default(false), "Also give the logarithms of the probabilities of the draws.";
+        get_prob: bool, default(false), "Also give the logarithms of the probabilities of the \
+                                         draws.";
         dtype: DType, default(DType::I32), "Dtype of the draws.";
     }
 }
@@ -170,27 +172,40 @@ fn multinomial() -> OpDef {
 fn shuffle() -> OpDef {
     elementwise(OpDef::plain("_shuffle"))
         .aliases(&["_npi_shuffle", "shuffle"])
-        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExamples\n--------\n>>> nd.random.shuffle(nd.arange(5)).shape\n(5,)\n")
+        .doc(
+            "The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; \
+             every order is equally likely.\n\nExamples\n--------\n>>> \
+             nd.random.shuffle(nd.arange(5)).shape\n(5,)\n",
+        )
         .inputs_are(&[("data", "The array to shuffle.")])
         .resources(&[ResourceRequest::Random])
         .gradient(Gradient::Zero)
-        .kernel(Kernel::cpu(|call| {
-            let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
-            if !wanted(call, 0) || x.ndim() == 0 {
-                return Ok(());
-            }
-            let rows = x.dims()[0] as usize;
-            copy_view(x, out);
-            let bytes = out.size_bytes() / rows.max(1);
-            for i in (1..rows).rev() {
-                let j = Draws::new(key.seed, key.stream, i).integer(0, i as i64 + 1) as usize;
-                if i != j {
-                    // SAFETY: two different rows of the output.
-                    unsafe { std::ptr::swap_nonoverlapping(out.ptr().add(i * bytes), out.ptr().add(j * bytes), bytes) };
+        .kernel(
+            Kernel::cpu(|call| {
+                let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
+                if !wanted(call, 0) || x.ndim() == 0 {
+                    return Ok(());
                 }
-            }
-            Ok(())
-        }).skips_null())
+                let rows = x.dims()[0] as usize;
+                copy_view(x, out);
+                let bytes = out.size_bytes() / rows.max(1);
+                for i in (1..rows).rev() {
+                    let j = Draws::new(key.seed, key.stream, i).integer(0, i as i64 + 1) as usize;
+                    if i != j {
+                        // SAFETY: two different rows of the output.
+                        unsafe {
+                            std::ptr::swap_nonoverlapping(
+                                out.ptr().add(i * bytes),
+                                out.ptr().add(j * bytes),
+                                bytes,
+                            )
+                        };
+                    }
+                }
+                Ok(())
+            })
+            .skips_null(),
+        )
 }
 
 pub fn operators() -> Vec<OpDef> {

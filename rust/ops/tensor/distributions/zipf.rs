@@ -19,12 +19,14 @@ params! {
 }
 
 const DOC: &str = "\
-Draws distinct classes: class ``c`` with probability ``log((c + 2) / (c + 1)) / log(range_max + 1)``.
+Draws distinct classes: class ``c`` with probability ``log((c + 2) / (c + 1)) / log(range_max +
+1)``.
 
 Notes
 -----
-Two outputs, int64: the classes ``(batch, n)``, no two in a row the same, and the number of tries ``(batch,)`` that each row
-took. ``n`` is at most ``range_max``. Row ``i`` depends on the seed, the call and ``i`` only, not on threads.
+Two outputs, int64: the classes ``(batch, n)``, no two in a row the same, and the number of tries
+``(batch,)`` that each row took. ``n`` is at most ``range_max``. Row ``i`` depends on the seed, the
+call and ``i`` only, not on threads.
 
 Examples
 --------

@@ -54,8 +54,9 @@ fn gathered(whole: &Shape, indices: &Shape) -> Result<Shape> {
 fn gather_nd() -> OpDef {
     let doc = text(
         "Elements or slices of the data by coordinates: column ``k`` of ``indices`` names one.",
-        "``indices`` has the shape ``(M, ...)`` with ``M`` coordinates on its first axis, any dtype; negative ones count from the end. \
-         The gradient of an element named several times is the sum. An index outside is an error.",
+        "``indices`` has the shape ``(M, ...)`` with ``M`` coordinates on its first axis, any \
+         dtype; negative ones count from the end. The gradient of an element named several times \
+         is the sum. An index outside is an error.",
         "nd.gather_nd(nd.array([[1, 2], [3, 4]]), nd.array([[1, 0], [0, 1]]))\n[3. 2.]",
     );
     OpDef::plain("gather_nd")
@@ -139,40 +140,42 @@ fn scatter_nd() -> OpDef {
 
 fn scatter_set_nd() -> OpDef {
     OpDef::new::<ShapeParam>("_scatter_set_nd")
-            .aliases(&["_npi_scatter_set_nd"])
-            .doc(&text(
-                "``lhs`` with the elements or slices at coordinates replaced by ``rhs``.",
-                "Used by setting items. An index outside is an error.",
-                "nd._internal._scatter_set_nd(nd.zeros((3,)), nd.array([5]), nd.array([[1]]), shape=(3,))\n[0. 5. 0.]",
-            ))
-            .inputs_are(&[
-                ("lhs", "The array."),
-                ("rhs", "The new elements."),
-                ("indices", "Coordinates."),
-            ])
-            .infer_shape(|_, inputs, outputs| {
-                let lhs = inputs[0].clone();
-                assign_shape(&mut outputs[0], "output", &lhs)?;
-                if lhs.is_known() && inputs[2].is_known() {
-                    let part = gathered(&lhs, &inputs[2])?;
-                    assign_shape(&mut inputs[1], "rhs", &part)?;
-                }
-                Ok(all_known(inputs, outputs))
-            })
-            .infer_type(first_type)
-            .inplace(&[InplacePair::new(0, 0)])
-            .gradient(Gradient::rule_reading(&[Dep::Input(2)], |builder, node| {
-                let (grad, indices) = (node.out_grad(builder, 0)?, node.inputs[2]);
-                let rhs = builder.op("gather_nd", "", &[], &[grad, indices])?[0];
-                let zeros = builder.op("zeros_like", "", &[], &[rhs])?[0];
-                let shape: Vec<_> = node.attrs.value("shape").cloned().map(|s| ("shape", s)).into_iter().collect();
-                let lhs = builder.op("_scatter_set_nd", "", &shape, &[grad, zeros, indices])?[0];
-                Ok(vec![Some(lhs), Some(rhs), None])
-            }))
-            .kernel(kernel(|call| {
-                copy_view(&call.inputs[0], &call.outputs[0]);
-                scatter(call, &call.inputs[1], &call.inputs[2])
-            }))
+        .aliases(&["_npi_scatter_set_nd"])
+        .doc(&text(
+            "``lhs`` with the elements or slices at coordinates replaced by ``rhs``.",
+            "Used by setting items. An index outside is an error.",
+            "nd._internal._scatter_set_nd(nd.zeros((3,)), nd.array([5]), nd.array([[1]]), \
+             shape=(3,))\n[0. 5. 0.]",
+        ))
+        .inputs_are(&[
+            ("lhs", "The array."),
+            ("rhs", "The new elements."),
+            ("indices", "Coordinates."),
+        ])
+        .infer_shape(|_, inputs, outputs| {
+            let lhs = inputs[0].clone();
+            assign_shape(&mut outputs[0], "output", &lhs)?;
+            if lhs.is_known() && inputs[2].is_known() {
+                let part = gathered(&lhs, &inputs[2])?;
+                assign_shape(&mut inputs[1], "rhs", &part)?;
+            }
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(first_type)
+        .inplace(&[InplacePair::new(0, 0)])
+        .gradient(Gradient::rule_reading(&[Dep::Input(2)], |builder, node| {
+            let (grad, indices) = (node.out_grad(builder, 0)?, node.inputs[2]);
+            let rhs = builder.op("gather_nd", "", &[], &[grad, indices])?[0];
+            let zeros = builder.op("zeros_like", "", &[], &[rhs])?[0];
+            let shape: Vec<_> =
+                node.attrs.value("shape").cloned().map(|s| ("shape", s)).into_iter().collect();
+            let lhs = builder.op("_scatter_set_nd", "", &shape, &[grad, zeros, indices])?[0];
+            Ok(vec![Some(lhs), Some(rhs), None])
+        }))
+        .kernel(kernel(|call| {
+            copy_view(&call.inputs[0], &call.outputs[0]);
+            scatter(call, &call.inputs[1], &call.inputs[2])
+        }))
 }
 
 pub fn operators() -> Vec<OpDef> {

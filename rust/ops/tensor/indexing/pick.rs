@@ -18,7 +18,8 @@ param_enum! {
 params! {
     /// Parameters of `pick`.
     pub struct PickParam {
-        axis: Option<i32>, default(Some(-1)), "The axis that the indices count along; None picks from the flattened array.";
+        axis: Option<i32>, default(Some(-1)), "The axis that the indices count along; None picks \
+                                               from the flattened array.";
         keepdims: bool, default(false), "Keep the axis with extent 1.";
         mode: PickMode, default(PickMode::Clip), "Indices outside: the nearest, or counted around.";
     }
@@ -101,8 +102,8 @@ fn pick_backward(p: &PickParam, call: &Call<'_>) -> Result<()> {
 fn pick() -> [OpDef; 2] {
     let doc = text(
         "One element of each line along an axis: the one at ``index``.",
-        "``index`` has the data's shape without the axis (or with extent 1 there), any dtype; fractions are dropped. It gets a zero \
-         gradient.",
+        "``index`` has the data's shape without the axis (or with extent 1 there), any dtype; \
+         fractions are dropped. It gets a zero gradient.",
         "nd.pick(nd.array([[1, 2], [3, 4]]), nd.array([0, 1]))\n[1. 4.]",
     );
     let forward = OpDef::new::<PickParam>("pick")

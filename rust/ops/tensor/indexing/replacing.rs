@@ -17,7 +17,8 @@ use crate::tensor::View;
 params! {
     /// Parameters of `_contrib_index_array`.
     pub struct IndexArrayParam {
-        axes: Option<Tuple>, default(None), "The axes whose indices are given; None is all of them.";
+        axes: Option<Tuple>, default(None), "The axes whose indices are given; None is all of \
+                                             them.";
     }
 }
 
@@ -186,10 +187,12 @@ pub fn operators() -> Vec<OpDef> {
         OpDef::plain("_contrib_index_copy")
             .doc(&text(
                 "A copy of an array whose slices at given indices of the first axis are replaced.",
-                "``old_tensor (n, ...)``, ``index_vector (m,)`` of any dtype, ``new_tensor (m, ...)``; the output is like old_tensor. \
-                 Of equal indices the last counts. An index out of range is an error. The gradient of old_tensor is 0 in \
-                 replaced slices, that of new_tensor is the output's at its indices.",
-                "nd.contrib.index_copy(nd.zeros((3,)), nd.array([2, 0]), nd.array([5, 7]))\n[7. 0. 5.]",
+                "``old_tensor (n, ...)``, ``index_vector (m,)`` of any dtype, ``new_tensor (m, \
+                 ...)``; the output is like old_tensor. Of equal indices the last counts. An index \
+                 out of range is an error. The gradient of old_tensor is 0 in replaced slices, \
+                 that of new_tensor is the output's at its indices.",
+                "nd.contrib.index_copy(nd.zeros((3,)), nd.array([2, 0]), nd.array([5, 7]))\n[7. 0. \
+                 5.]",
             ))
             .inputs_are(&[
                 ("old_tensor", "The array."),
@@ -207,8 +210,8 @@ pub fn operators() -> Vec<OpDef> {
         OpDef::new::<IndexArrayParam>("_contrib_index_array")
             .doc(&text(
                 "The indices of every element of an array.",
-                "Data of any shape (d0, ..., dk) and dtype, whose values are not read. Output (d0, ..., dk, number of axes), int64. \
-                 ``axes`` chooses and orders the axes.",
+                "Data of any shape (d0, ..., dk) and dtype, whose values are not read. Output (d0, \
+                 ..., dk, number of axes), int64. ``axes`` chooses and orders the axes.",
                 "nd.contrib.index_array(nd.ones((2, 1))).reshape((2, 2))\n[[0 0]\n [1 0]]",
             ))
             .inputs_are(&[("data", "Gives the shape.")])
@@ -230,9 +233,10 @@ pub fn operators() -> Vec<OpDef> {
         OpDef::plain("_onehot_encode")
             .doc(&text(
                 "Rows that are 1 at one column and 0 elsewhere; see `one_hot`.",
-                "``lhs (n,)`` has the columns, rhs ``(n, k)`` the shape of the output; the values of rhs are not read. A column \
-                 out of range gives a row of zeros. One dtype.",
-                "nd._internal._onehot_encode(nd.array([1, 0]), nd.zeros((2, 2)))\n[[0. 1.]\n [1. 0.]]",
+                "``lhs (n,)`` has the columns, rhs ``(n, k)`` the shape of the output; the values \
+                 of rhs are not read. A column out of range gives a row of zeros. One dtype.",
+                "nd._internal._onehot_encode(nd.array([1, 0]), nd.zeros((2, 2)))\n[[0. 1.]\n [1. \
+                 0.]]",
             ))
             .inputs_are(&[("lhs", "The columns."), ("rhs", "Gives the shape.")])
             .ignores(&[1])
@@ -246,9 +250,12 @@ pub fn operators() -> Vec<OpDef> {
             })),
         OpDef::plain("fill_element_0index")
             .doc(&text(
-                "A copy of a matrix with one element of each row replaced: ``lhs[i, rhs[i]] = mhs[i]``.",
-                "``lhs (n, k)``, ``mhs (n,)`` and ``rhs (n,)``, one dtype. A column out of range replaces nothing.",
-                "nd.fill_element_0index(nd.zeros((2, 2)), nd.array([5, 7]), nd.array([1, 0]))\n[[0. 5.]\n [7. 0.]]",
+                "A copy of a matrix with one element of each row replaced: ``lhs[i, rhs[i]] = \
+                 mhs[i]``.",
+                "``lhs (n, k)``, ``mhs (n,)`` and ``rhs (n,)``, one dtype. A column out of range \
+                 replaces nothing.",
+                "nd.fill_element_0index(nd.zeros((2, 2)), nd.array([5, 7]), nd.array([1, 0]))\n\
+                 [[0. 5.]\n [7. 0.]]",
             ))
             .inputs_are(&[
                 ("lhs", "The matrix."),

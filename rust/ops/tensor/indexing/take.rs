@@ -22,7 +22,8 @@ params! {
     /// Parameters of `take`.
     pub struct TakeParam {
         axis: i32, default(0), "The axis that the indices count along.";
-        mode: TakeMode, default(TakeMode::Clip), "Indices outside: the nearest, an error, or counted around.";
+        mode: TakeMode, default(TakeMode::Clip), "Indices outside: the nearest, an error, or \
+                                                  counted around.";
     }
 }
 
@@ -71,7 +72,8 @@ impl Taken {
         }
         let on_axis = |index: i64| match mode {
             TakeMode::Raise if !(-extent..extent).contains(&index) => Err(Error::index(format!(
-                "take operator contains indices out of bound: {index} on axis {axis} of extent {extent}"
+                "take operator contains indices out of bound: {index} on axis {axis} of extent \
+                 {extent}"
             ))),
             TakeMode::Raise | TakeMode::Wrap => Ok(position(index, extent, true) as usize),
             TakeMode::Clip => Ok(position(index, extent, false) as usize),
@@ -124,8 +126,9 @@ impl Taken {
 fn take() -> Vec<OpDef> {
     let doc = text(
         "The slices of ``a`` along an axis at ``indices``.",
-        "The axis is replaced by the axes of ``indices``, whose fractions are dropped and which may have any dtype. The gradient of \
-         an element taken several times is the sum; indices get a zero gradient. With ``mode='raise'`` an index outside is an error.",
+        "The axis is replaced by the axes of ``indices``, whose fractions are dropped and which \
+         may have any dtype. The gradient of an element taken several times is the sum; indices \
+         get a zero gradient. With ``mode='raise'`` an index outside is an error.",
         "nd.take(nd.array([[1, 2], [3, 4]]), nd.array([1, 0]))\n[[3. 4.]\n [1. 2.]]",
     );
     vec![
@@ -167,8 +170,10 @@ fn take() -> Vec<OpDef> {
 
 fn one_hot() -> OpDef {
     let doc = text(
-        "Vectors with ``on_value`` at the index and ``off_value`` elsewhere, along a new last axis.",
-        "Indices of any shape and dtype; one outside of ``0 .. depth - 1`` gives only ``off_value``. The gradient is zero.",
+        "Vectors with ``on_value`` at the index and ``off_value`` elsewhere, along a new last \
+         axis.",
+        "Indices of any shape and dtype; one outside of ``0 .. depth - 1`` gives only \
+         ``off_value``. The gradient is zero.",
         "nd.one_hot(nd.array([0, 2]), depth=3)\n[[1. 0. 0.]\n [0. 0. 1.]]",
     );
     OpDef::new::<OneHotParam>("one_hot")

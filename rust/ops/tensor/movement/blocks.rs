@@ -75,8 +75,26 @@ fn blocks_part(attrs: &Attrs, inputs: &[Shape], outputs: &mut [Shape], deep: boo
 
 pub fn operators() -> Vec<OpDef> {
     [
-        moving_partly(data(OpDef::new::<BlockParam>("depth_to_space")).doc(&text("Moves blocks of channels into space: ``(N, C, H, W)`` becomes ``(N, C / b^2, H b, W b)``.", "Channels that do not divide are an error.", "nd.depth_to_space(nd.ones((1, 4, 2, 2)), block_size=2).shape\n(1, 1, 4, 4)")), depth_to_space, |attrs, inputs, outputs| blocks_part(attrs, inputs, outputs, false)),
-        moving_partly(data(OpDef::new::<BlockParam>("space_to_depth")).doc(&text("Moves blocks of space into channels: ``(N, C, H, W)`` becomes ``(N, C b^2, H / b, W / b)``.", "Extents that do not divide are an error.", "nd.space_to_depth(nd.ones((1, 1, 4, 4)), block_size=2).shape\n(1, 4, 2, 2)")), space_to_depth, |attrs, inputs, outputs| blocks_part(attrs, inputs, outputs, true)),
+        moving_partly(
+            data(OpDef::new::<BlockParam>("depth_to_space")).doc(&text(
+                "Moves blocks of channels into space: ``(N, C, H, W)`` becomes ``(N, C / b^2, H b, \
+                 W b)``.",
+                "Channels that do not divide are an error.",
+                "nd.depth_to_space(nd.ones((1, 4, 2, 2)), block_size=2).shape\n(1, 1, 4, 4)",
+            )),
+            depth_to_space,
+            |attrs, inputs, outputs| blocks_part(attrs, inputs, outputs, false),
+        ),
+        moving_partly(
+            data(OpDef::new::<BlockParam>("space_to_depth")).doc(&text(
+                "Moves blocks of space into channels: ``(N, C, H, W)`` becomes ``(N, C b^2, H / b, \
+                 W / b)``.",
+                "Extents that do not divide are an error.",
+                "nd.space_to_depth(nd.ones((1, 1, 4, 4)), block_size=2).shape\n(1, 4, 2, 2)",
+            )),
+            space_to_depth,
+            |attrs, inputs, outputs| blocks_part(attrs, inputs, outputs, true),
+        ),
     ]
     .concat()
 }

@@ -109,9 +109,35 @@ fn broadcast_like_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape
 
 pub fn operators() -> Vec<OpDef> {
     [
-        moving(data(OpDef::new::<BroadcastToParam>("broadcast_to")).doc(&text("Repeats axes of extent 1 to a shape.", "The gradient sums over the repetitions. Extents that fit neither way are an error.", "nd.broadcast_to(nd.ones((1, 3)), shape=(4, 0)).shape\n(4, 3)")), broadcast_to),
-        moving(data(OpDef::new::<BroadcastAxisParam>("broadcast_axis")).aliases(&["broadcast_axes"]).doc(&text("Repeats some axes of extent 1.", "The gradient sums over the repetitions. An axis of another extent is an error.", "nd.broadcast_axis(nd.ones((1, 3)), axis=0, size=4).shape\n(4, 3)")), broadcast_axis),
-        moving_partly(like(OpDef::new::<BroadcastLikeParam>("broadcast_like"), "lhs", "rhs").doc(&text("Repeats axes of extent 1 of ``lhs`` to the extents of ``rhs``.", "The gradient sums over the repetitions.", "nd.broadcast_like(nd.ones((1, 3)), nd.ones((4, 3))).shape\n(4, 3)")), broadcast_like, broadcast_like_part),
+        moving(
+            data(OpDef::new::<BroadcastToParam>("broadcast_to")).doc(&text(
+                "Repeats axes of extent 1 to a shape.",
+                "The gradient sums over the repetitions. Extents that fit neither way are an \
+                 error.",
+                "nd.broadcast_to(nd.ones((1, 3)), shape=(4, 0)).shape\n(4, 3)",
+            )),
+            broadcast_to,
+        ),
+        moving(
+            data(OpDef::new::<BroadcastAxisParam>("broadcast_axis"))
+                .aliases(&["broadcast_axes"])
+                .doc(&text(
+                    "Repeats some axes of extent 1.",
+                    "The gradient sums over the repetitions. An axis of another extent is an \
+                     error.",
+                    "nd.broadcast_axis(nd.ones((1, 3)), axis=0, size=4).shape\n(4, 3)",
+                )),
+            broadcast_axis,
+        ),
+        moving_partly(
+            like(OpDef::new::<BroadcastLikeParam>("broadcast_like"), "lhs", "rhs").doc(&text(
+                "Repeats axes of extent 1 of ``lhs`` to the extents of ``rhs``.",
+                "The gradient sums over the repetitions.",
+                "nd.broadcast_like(nd.ones((1, 3)), nd.ones((4, 3))).shape\n(4, 3)",
+            )),
+            broadcast_like,
+            broadcast_like_part,
+        ),
     ]
     .concat()
 }

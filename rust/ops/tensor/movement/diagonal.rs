@@ -49,7 +49,8 @@ pub fn operators() -> Vec<OpDef> {
         diagonal(s, p.k.into(), p.axis1.into(), p.axis2.into())
     }
     let doc = text(
-        "The diagonals of matrices, or a matrix with the input on its diagonal if that has one axis.",
+        "The diagonals of matrices, or a matrix with the input on its diagonal if that has one \
+         axis.",
         "The diagonal becomes the last axis.",
         "nd.diag(nd.array([[1, 2], [3, 4]]))\n[1. 4.]",
     );

@@ -19,7 +19,8 @@ use crate::tensor::View;
 params! {
     /// Parameters of `slice_like`.
     pub struct SliceLikeParam {
-        axes: Tuple, default(Tuple::new()), "Axes that are cut to the extent of the other input; all if empty.";
+        axes: Tuple, default(Tuple::new()), "Axes that are cut to the extent of the other input; \
+                                             all if empty.";
     }
 }
 
@@ -33,7 +34,8 @@ params! {
 params! {
     /// Parameters of `tile`.
     pub struct TileParam {
-        reps: Option<Tuple>, required, "Repetitions of each axis, aligned at the right; None is none.";
+        reps: Option<Tuple>, required, "Repetitions of each axis, aligned at the right; None is \
+                                        none.";
     }
 }
 
@@ -291,7 +293,8 @@ fn slice_like_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -
 
 fn text(what: &str, notes: &str, example: &str) -> String {
     format!(
-        "{what}\n\nNotes\n-----\n{notes} Any dtype; the output has that of the data.\n\nExamples\n--------\n>>> {example}\n"
+        "{what}\n\nNotes\n-----\n{notes} Any dtype; the output has that of the data.\n\nExamples\n\
+         --------\n>>> {example}\n"
     )
 }
 

@@ -98,10 +98,12 @@ fn scale(call: &Call<'_>) -> f64 {
     unsafe { read_f64(view.ptr(), view.dtype(), 0) }
 }
 
-const FORMULA: &str = "``mean = beta1 * mean + (1 - beta1) * g``, ``var = beta2 * var + (1 - beta2) * g * g``, \
-     ``weight = weight - eta * (lr * mean / (sqrt(var) + epsilon) + wd * weight)``";
-const NOTES: &str = "``g`` is the gradient times ``rescale_grad`` (1,), limited to ``clip_gradient`` if that is not negative. If \
-     ``rescale_grad`` is 0, infinite or NaN, nothing changes: the loss scale of mixed precision was too great.";
+const FORMULA: &str = "``mean = beta1 * mean + (1 - beta1) * g``, ``var = beta2 * var + (1 - \
+                       beta2) * g * g``, ``weight = weight - eta * (lr * mean / (sqrt(var) + \
+                       epsilon) + wd * weight)``";
+const NOTES: &str = "``g`` is the gradient times ``rescale_grad`` (1,), limited to \
+                     ``clip_gradient`` if that is not negative. If ``rescale_grad`` is 0, infinite \
+                     or NaN, nothing changes: the loss scale of mixed precision was too great.";
 const SOURCE: &str = "I. Loshchilov, F. Hutter, Decoupled Weight Decay Regularization, 2019.";
 
 fn one(name: &'static str, mixed: bool) -> OpDef {
@@ -126,10 +128,11 @@ fn one(name: &'static str, mixed: bool) -> OpDef {
     let names: Vec<&'static str> = inputs.iter().map(|i| i.0).collect();
     OpDef::new::<AdamWParam>(name)
         .doc(&format!(
-            "One step of AdamW: {FORMULA}.\n\nNotes\n-----\n{NOTES}{kept} All other arrays have one shape and one dtype: \
-             float16 (calculated in float32), float32 or float64.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n\
-             >>> w = nd._internal.{name}(w, g, nd.zeros((2,)), nd.zeros((2,)){copy}, nd.array([1]), lr=0.1, eta=1, out=w)\n\
-             >>> bool((w.asnumpy() < 1).all())\nTrue\n\n{SOURCE}"
+            "One step of AdamW: {FORMULA}.\n\nNotes\n-----\n{NOTES}{kept} All other arrays have \
+             one shape and one dtype: float16 (calculated in float32), float32 or float64.\n\n\
+             Examples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n>>> w = \
+             nd._internal.{name}(w, g, nd.zeros((2,)), nd.zeros((2,)){copy}, nd.array([1]), \
+             lr=0.1, eta=1, out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n\n{SOURCE}"
         ))
         .inputs_are(&inputs)
         .infer_shape(|_, inputs, outputs| {
@@ -185,13 +188,14 @@ fn multi(name: &str, of: &'static Inputs) -> OpDef {
         false => ("weight_i, grad_i, mean_i, var_i", ""),
     };
     let doc = format!(
-        "One step of AdamW for each of ``n`` weights, usually with ``out=[weight_0, ...]``: {FORMULA}.\n\n\
-         Notes\n-----\nInputs for each weight: {inputs}; behind all of them rescale_grad. {NOTES} The arrays of a weight have one \
-         shape; states and weight32_i are float32 with the latter, else of the weight's dtype: float16 (calculated in float32), \
-         float32 or float64. States and weight32_i are changed in place.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n\
-         >>> states = [nd.zeros((2,)), nd.zeros((2,))]\n\
-         >>> w = nd._internal.{name}(w, g, *states{copy}, nd.array([1]), lrs=(0.1,), wds=(0,), etas=(1,), out=w)\n\
-         >>> bool((w.asnumpy() < 1).all())\nTrue\n\n{SOURCE}"
+        "One step of AdamW for each of ``n`` weights, usually with ``out=[weight_0, ...]``: \
+         {FORMULA}.\n\nNotes\n-----\nInputs for each weight: {inputs}; behind all of them \
+         rescale_grad. {NOTES} The arrays of a weight have one shape; states and weight32_i are \
+         float32 with the latter, else of the weight's dtype: float16 (calculated in float32), \
+         float32 or float64. States and weight32_i are changed in place.\n\nExamples\n--------\n\
+         >>> w, g = nd.ones((2,)), nd.ones((2,))\n>>> states = [nd.zeros((2,)), nd.zeros((2,))]\n\
+         >>> w = nd._internal.{name}(w, g, *states{copy}, nd.array([1]), lrs=(0.1,), wds=(0,), \
+         etas=(1,), out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n\n{SOURCE}"
     );
     many::<MultiAdamWParam>(name, of, &doc, move |call| {
         let (p, scale) = (call.attrs.get::<MultiAdamWParam>(), scale(call));

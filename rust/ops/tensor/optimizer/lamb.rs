@@ -28,7 +28,8 @@ params! {
         bias_correction: bool, default(true), "Divide the averages by 1 - beta^t?";
         wd: f32, required, "Weight decay.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
     }
 }
 
@@ -152,12 +153,15 @@ impl Phase2Param {
     }
 }
 
-const FIRST: &str = "``mean = beta1 * mean + (1 - beta1) * g``, ``var = beta2 * var + (1 - beta2) * g * g``, \
-     ``u = m / (sqrt(v) + epsilon) + wd * weight``";
-const GRAD: &str = "``m`` and ``v`` are mean and var, divided by ``1 - beta1^t`` and ``1 - beta2^t`` with ``bias_correction``; ``g`` is \
-     the gradient times ``rescale_grad``, limited to ``clip_gradient`` if that is not negative. mean and var are changed in place.";
+const FIRST: &str = "``mean = beta1 * mean + (1 - beta1) * g``, ``var = beta2 * var + (1 - beta2) \
+                     * g * g``, ``u = m / (sqrt(v) + epsilon) + wd * weight``";
+const GRAD: &str = "``m`` and ``v`` are mean and var, divided by ``1 - beta1^t`` and ``1 - \
+                    beta2^t`` with ``bias_correction``; ``g`` is the gradient times \
+                    ``rescale_grad``, limited to ``clip_gradient`` if that is not negative. mean \
+                    and var are changed in place.";
 const SECOND: &str = "``weight = weight - lr * r1 / r2 * u``";
-const RATIO: &str = "``r1``, the norm of the weight, is kept within the bounds, and ``r1 / r2`` is 1 if a norm is 0.";
+const RATIO: &str = "``r1``, the norm of the weight, is kept within the bounds, and ``r1 / r2`` is \
+                     1 if a norm is 0.";
 const SOURCE: &str =
     "Y. You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, 2020.";
 
@@ -208,8 +212,8 @@ fn phase1(name: &str, mixed: bool) -> OpDef {
             &format!("The direction ``u`` of a step of LAMB: {FIRST}"),
             &format!("{GRAD}{kept} All arrays have one shape."),
             &format!(
-                ">>> w, g = nd.ones((2,)), nd.ones((2,))\n\
-                 >>> u = nd.{name}(w, g, nd.zeros((2,)), nd.zeros((2,)){copy}, t=1, wd=0)\n>>> u.asnumpy().round(3).tolist()\n[1.0, 1.0]"
+                ">>> w, g = nd.ones((2,)), nd.ones((2,))\n>>> u = nd.{name}(w, g, nd.zeros((2,)), \
+                 nd.zeros((2,)){copy}, t=1, wd=0)\n>>> u.asnumpy().round(3).tolist()\n[1.0, 1.0]"
             ),
         ))
         .inputs_are(&inputs)
@@ -218,7 +222,8 @@ fn phase1(name: &str, mixed: bool) -> OpDef {
             if !mixed {
                 inputs[0] = inputs[0].or(outputs[0]);
             }
-            let Some(dtype) = phase_type(mixed, &[(2, "mean"), (3, "var"), (4, "weight32")], inputs)?
+            let Some(dtype) =
+                phase_type(mixed, &[(2, "mean"), (3, "var"), (4, "weight32")], inputs)?
             else {
                 return Ok(false);
             };
@@ -228,15 +233,18 @@ fn phase1(name: &str, mixed: bool) -> OpDef {
         .mutates(&[2, 3])
         .no_auto_variables()
         .not_deterministic()
-        .kernel(Kernel::cpu(move |call| {
-            let (p, a) = (call.attrs.get::<Phase1Param>(), Arrays::of(call));
-            with_stored!(call.inputs[0], E => match mixed {
-                false => update::<E, 2>(&a, p.step()),
-                true => each::<f32, E, f32, f32, f32, 2>(
-                    (&a.inputs[4], false), &a.inputs[1..], a.out, p.step(),
-                ),
+        .kernel(
+            Kernel::cpu(move |call| {
+                let (p, a) = (call.attrs.get::<Phase1Param>(), Arrays::of(call));
+                with_stored!(call.inputs[0], E => match mixed {
+                    false => update::<E, 2>(&a, p.step()),
+                    true => each::<f32, E, f32, f32, f32, 2>(
+                        (&a.inputs[4], false), &a.inputs[1..], a.out, p.step(),
+                    ),
+                })
             })
-        }).skips_null())
+            .skips_null(),
+        )
 }
 
 fn phase2(name: &str, mixed: bool) -> OpDef {
@@ -250,7 +258,8 @@ fn phase2(name: &str, mixed: bool) -> OpDef {
         true => {
             inputs.push(("weight32", "The weight in float32, changed in place."));
             (
-                " All but weight and output are float32; the output is the new weight32 in the weight's dtype.",
+                " All but weight and output are float32; the output is the new weight32 in the \
+                 weight's dtype.",
                 ", w.astype('float32')",
                 &[4][..],
             )
@@ -266,7 +275,8 @@ fn phase2(name: &str, mixed: bool) -> OpDef {
             &format!("A step of LAMB in the direction ``u``: {SECOND}"),
             &format!("{RATIO}{kept} r1 and r2 have shape (1,), all others one shape."),
             &format!(
-                ">>> w, u = nd.ones((2,)), nd.ones((2,))\n>>> nd.{name}(w, u, nd.norm(w), nd.norm(u){copy}, lr=0.5)\n[0.5 0.5]"
+                ">>> w, u = nd.ones((2,)), nd.ones((2,))\n>>> nd.{name}(w, u, nd.norm(w), \
+                 nd.norm(u){copy}, lr=0.5)\n[0.5 0.5]"
             ),
         ))
         .inputs_are(&inputs)
@@ -365,17 +375,20 @@ fn multi(name: &str, of: &'static Inputs) -> OpDef {
     };
     let doc = doc(
         &format!(
-            "One step of LAMB for each of ``n`` weights, usually with ``out=[weight_0, ...]``: {FIRST}, {SECOND}"
+            "One step of LAMB for each of ``n`` weights, usually with ``out=[weight_0, ...]``: \
+             {FIRST}, {SECOND}"
         ),
         &format!(
-            "Inputs for each weight: {inputs}. {GRAD} {RATIO} ``r2`` is the norm of ``u``. The arrays of a weight have one shape; \
-             states and weight32_i are float32 with the latter, else of the weight's dtype: float16 (calculated in float32), \
-             float32 or float64. States and weight32_i are changed in place."
+            "Inputs for each weight: {inputs}. {GRAD} {RATIO} ``r2`` is the norm of ``u``. The \
+             arrays of a weight have one shape; states and weight32_i are float32 with the latter, \
+             else of the weight's dtype: float16 (calculated in float32), float32 or float64. \
+             States and weight32_i are changed in place."
         ),
         &format!(
-            ">>> w, g = nd.ones((2,)), nd.ones((2,))\n>>> states = [nd.zeros((2,)), nd.zeros((2,))]\n\
-             >>> w = nd._internal.{name}(w, g, *states{copy}, learning_rates=(0.5,), wds=(0,), step_count=(1,), out=w)\n\
-             >>> w.asnumpy().round(3).tolist()\n[0.5, 0.5]"
+            ">>> w, g = nd.ones((2,)), nd.ones((2,))\n>>> states = [nd.zeros((2,)), \
+             nd.zeros((2,))]\n>>> w = nd._internal.{name}(w, g, *states{copy}, \
+             learning_rates=(0.5,), wds=(0,), step_count=(1,), out=w)\n>>> \
+             w.asnumpy().round(3).tolist()\n[0.5, 0.5]"
         ),
     );
     many::<MultiLambParam>(name, of, &doc, move |call| {

@@ -136,7 +136,8 @@ params! {
         lrs: Vec<f32>, required, "Learning rates.";
         wds: Vec<f32>, required, "Weight decays.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         num_weights: i32, default(1).ge(1.0).le(65535.0), "Number of weights.";
     }
 }
@@ -148,7 +149,8 @@ params! {
         wds: Vec<f32>, required, "Weight decays.";
         momentum: f32, default(0.0), "Share of the last step that is kept.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         num_weights: i32, default(1).ge(1.0).le(65535.0), "Number of weights.";
     }
 }
@@ -157,7 +159,8 @@ params! {
     /// Parameters of `preloaded_multi_sgd_update`.
     pub struct PreloadedSgdParam {
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         num_weights: i32, default(1).ge(1.0).le(65535.0), "Number of weights.";
     }
 }
@@ -167,7 +170,8 @@ params! {
     pub struct PreloadedSgdMomParam {
         momentum: f32, default(0.0), "Share of the last step that is kept.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         num_weights: i32, default(1).ge(1.0).le(65535.0), "Number of weights.";
     }
 }
@@ -252,7 +256,8 @@ fn doc(of: &Inputs, name: &str, loaded: bool) -> String {
     };
     let names = of.names(1).join(", ").replace("_0", "_i");
     let kept = if of.mixed {
-        " States and ``weight32_i`` are float32 and changed in place; the output is ``weight32_i`` in the weight's dtype."
+        " States and ``weight32_i`` are float32 and changed in place; the output is ``weight32_i`` \
+         in the weight's dtype."
     } else if of.states.is_empty() {
         ""
     } else {
@@ -267,12 +272,14 @@ fn doc(of: &Inputs, name: &str, loaded: bool) -> String {
         ("", "lrs=(0.5,), wds=(0,), ")
     };
     format!(
-        "One step of gradient descent for each of ``n`` weights, usually with ``out=[weight_0, ...]``: {formula}.\n\n\
-         Notes\n-----\nInputs for each weight: {names}. ``g`` is the gradient times ``rescale_grad``, limited to ``clip_gradient`` if \
-         that is not negative; rate and decay of weight ``i`` are number ``i`` of {rates}.{kept} The arrays of one weight have one \
-         shape and one dtype: float16 (calculated in float32), float32 or float64. A wrong number of inputs or of rates is an \
-         error.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n\
-         >>> nd.{name}(w, g{mom}{copy}{arrays}, {given}num_weights=1, out=w)\n[0.5 0.5]\n"
+        "One step of gradient descent for each of ``n`` weights, usually with ``out=[weight_0, \
+         ...]``: {formula}.\n\nNotes\n-----\nInputs for each weight: {names}. ``g`` is the \
+         gradient times ``rescale_grad``, limited to ``clip_gradient`` if that is not negative; \
+         rate and decay of weight ``i`` are number ``i`` of {rates}.{kept} The arrays of one \
+         weight have one shape and one dtype: float16 (calculated in float32), float32 or float64. \
+         A wrong number of inputs or of rates is an error.\n\nExamples\n--------\n>>> w, g = \
+         nd.ones((2,)), nd.ones((2,))\n>>> nd.{name}(w, g{mom}{copy}{arrays}, \
+         {given}num_weights=1, out=w)\n[0.5 0.5]\n"
     )
 }
 

@@ -25,7 +25,8 @@ params! {
         lr: f32, required, "Learning rate.";
         wd: f32, default(0.0), "Weight decay.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         lazy_update: bool, default(true), "Accepted for sparse gradients; no effect on dense ones.";
     }
 }
@@ -37,7 +38,8 @@ params! {
         momentum: f32, default(0.0), "Share of the last step that is kept.";
         wd: f32, default(0.0), "Weight decay.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         lazy_update: bool, default(true), "Accepted for sparse gradients; no effect on dense ones.";
     }
 }
@@ -51,7 +53,8 @@ params! {
         epsilon: f32, default(1e-8), "Added to the root of the variance.";
         wd: f32, default(0.0), "Weight decay.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         lazy_update: bool, default(true), "Accepted for sparse gradients; no effect on dense ones.";
     }
 }
@@ -64,8 +67,10 @@ params! {
         epsilon: f32, default(1e-8), "Added to the mean square.";
         wd: f32, default(0.0), "Weight decay.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
-        clip_weights: f32, default(-1.0), "The weights are limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
+        clip_weights: f32, default(-1.0), "The weights are limited to this absolute value; \
+                                           negative: not limited.";
     }
 }
 
@@ -159,9 +164,11 @@ fn optimizer<P: ParamStruct>(
     updating::<P>(name, states)
         .aliases(alias)
         .doc(&format!(
-            "Updates a weight, usually with `out=weight`, and its states in place.\n\n{formula}\n\nwhere g is the gradient \
-             times `rescale_grad`, limited to `clip_gradient` if that is not negative. All arrays have one shape and one \
-             dtype, float16 (calculated in float32), float32 or float64.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n{example}"
+            "Updates a weight, usually with `out=weight`, and its states in place.\n\n{formula}\n\n\
+             where g is the gradient times `rescale_grad`, limited to `clip_gradient` if that is \
+             not negative. All arrays have one shape and one dtype, float16 (calculated in \
+             float32), float32 or float64.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), \
+             nd.ones((2,))\n{example}"
         ))
         .infer_type(|attrs: &Attrs, inputs, outputs| {
             let known = same_type(attrs, inputs, outputs)?;
@@ -187,11 +194,13 @@ fn mixed<P: ParamStruct>(
     let zeros = ", nd.zeros((2,))".repeat(states.len());
     updating::<P>(name, &single)
         .doc(&format!(
-            "Updates a weight of low precision, usually with `out=weight`, by its copy in float32.\n\n{formula}\n\nwhere g is \
-             the gradient times `rescale_grad`, limited to `clip_gradient` if that is not negative. `weight32` and the states \
-             are float32 and changed in place; the output is `weight32` in the dtype of weight and gradient. All arrays have \
-             one shape.\n\nExamples\n--------\n>>> w32 = nd.ones((2,))\n>>> w, g = w32.astype('float16'), nd.ones((2,), dtype='float16')\n\
-             >>> w = nd.{name}(w, g{zeros}, w32, lr=0.5, out=w)\n>>> w32\n[0.5 0.5]\n"
+            "Updates a weight of low precision, usually with `out=weight`, by its copy in \
+             float32.\n\n{formula}\n\nwhere g is the gradient times `rescale_grad`, limited to \
+             `clip_gradient` if that is not negative. `weight32` and the states are float32 and \
+             changed in place; the output is `weight32` in the dtype of weight and gradient. All \
+             arrays have one shape.\n\nExamples\n--------\n>>> w32 = nd.ones((2,))\n>>> w, g = \
+             w32.astype('float16'), nd.ones((2,), dtype='float16')\n>>> w = nd.{name}(w, g{zeros}, \
+             w32, lr=0.5, out=w)\n>>> w32\n[0.5 0.5]\n"
         ))
         .infer_type(move |_, inputs, outputs| {
             for (slot, (name, _)) in inputs[2..].iter_mut().zip(&single) {
@@ -251,14 +260,15 @@ fn single() -> Vec<OpDef> {
         optimizer::<SgdMomParam>(
             "nag_mom_update",
             &[],
-            "mom = momentum * mom - lr * (g + wd * weight); weight = weight + momentum * mom - lr * (g + wd * weight)\n\n\
-             (Y. Nesterov, 1983)",
+            "mom = momentum * mom - lr * (g + wd * weight); weight = weight + momentum * mom - lr \
+             * (g + wd * weight)\n\n(Y. Nesterov, 1983)",
             MOM,
             |call| with_stored!(weight(call), E => update::<E, 1>(&Arrays::of(call), nag_mom(call))),
         ),
         mixed::<SgdMomParam>(
             "mp_nag_mom_update",
-            "mom = momentum * mom - lr * (g + wd * weight32); weight32 = weight32 + momentum * mom - lr * (g + wd * weight32)",
+            "mom = momentum * mom - lr * (g + wd * weight32); weight32 = weight32 + momentum * mom \
+             - lr * (g + wd * weight32)",
             MOM,
             |call| with_stored!(weight(call), E => update_copy::<E, 1>(&Arrays::of(call), nag_mom(call))),
         ),
@@ -266,15 +276,16 @@ fn single() -> Vec<OpDef> {
             "adam_update",
             &["_sparse_adam_update"],
             "mean = beta1 * mean + (1 - beta1) * g; var = beta2 * var + (1 - beta2) * g * g; \
-             weight = weight - lr * mean / (sqrt(var) + epsilon), in which g contains wd * weight before it is limited\n\n\
-             (D. Kingma, J. Ba, Adam, 2015)",
+             weight = weight - lr * mean / (sqrt(var) + epsilon), in which g contains wd * weight \
+             before it is limited\n\n(D. Kingma, J. Ba, Adam, 2015)",
             &[("mean", "Running mean."), ("var", "Running variance.")],
             |call| with_stored!(weight(call), E => adam::<E>(call)),
         ),
         optimizer::<RmsPropParam>(
             "rmsprop_update",
             &[],
-            "n = gamma1 * n + (1 - gamma1) * g * g; weight = weight - lr * g / sqrt(n + epsilon)\n\n(T. Tieleman, G. Hinton, 2012)",
+            "n = gamma1 * n + (1 - gamma1) * g * g; weight = weight - lr * g / sqrt(n + \
+             epsilon)\n\n(T. Tieleman, G. Hinton, 2012)",
             &[("n", "Running mean square.")],
             |call| with_stored!(weight(call), E => rmsprop::<E>(call)),
         ),

@@ -26,7 +26,8 @@ params! {
 params! {
     /// Parameters of `all_finite`.
     pub struct AllFiniteParam {
-        init_output: bool, default(true), "Write 1 first? Else the output, given by `out`, only becomes 0.";
+        init_output: bool, default(true), "Write 1 first? Else the output, given by `out`, only \
+                                           becomes 0.";
     }
 }
 
@@ -34,7 +35,8 @@ params! {
     /// Parameters of `multi_all_finite`.
     pub struct MultiAllFiniteParam {
         num_arrays: i32, default(1).ge(1.0).le(65535.0), "Number of arrays.";
-        init_output: bool, default(true), "Write 1 first? Else the output, given by `out`, only becomes 0.";
+        init_output: bool, default(true), "Write 1 first? Else the output, given by `out`, only \
+                                           becomes 0.";
     }
 }
 
@@ -43,7 +45,8 @@ params! {
     pub struct LarsParam {
         eta: f32, required, "Factor of the rates.";
         eps: f32, required, "Added to the divisor.";
-        rescale_grad: f32, default(1.0), "Factor of the gradients, whose squares are given without it.";
+        rescale_grad: f32, default(1.0), "Factor of the gradients, whose squares are given without \
+                                          it.";
     }
 }
 
@@ -52,7 +55,8 @@ params! {
     pub struct GroupAdagradParam {
         lr: f32, required, "Learning rate.";
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
-        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
+                                            limited.";
         epsilon: f32, default(1e-5), "Added to the root of the history.";
     }
 }
@@ -98,7 +102,8 @@ fn multi_sum_sq() -> OpDef {
     OpDef::new::<NumArraysParam>("multi_sum_sq")
         .doc(&text(
             "The sums of squares of several arrays, as one array.",
-            "Any number of arrays, of any shapes and one dtype, float16, float32 or float64. Output (num_arrays,), float32.",
+            "Any number of arrays, of any shapes and one dtype, float16, float32 or float64. \
+             Output (num_arrays,), float32.",
             ">>> nd.multi_sum_sq(nd.array([3, 4]), nd.array([[2]]), num_arrays=2)\n[25.  4.]",
         ))
         .many_inputs("The arrays.", |attrs| array_names(attrs.get::<NumArraysParam>().num_arrays))
@@ -124,10 +129,12 @@ fn multi_sum_sq() -> OpDef {
 fn multi_lars() -> OpDef {
     OpDef::new::<LarsParam>("multi_lars")
         .doc(&text(
-            "The rates of LARS from sums of squares: ``lr * eta * |w| / (|g| + wd * |w| + eps)``, and ``lr`` where a norm is 0.",
-            "``|w|`` and ``|g|`` are the roots of the sums, the latter times ``rescale_grad``. All arrays have one shape and one \
-             dtype, float16, float32 or float64.",
-            ">>> nd.multi_lars(nd.array([0.5]), nd.array([4]), nd.array([1]), nd.array([0]), eta=1, eps=0)\n[1.]",
+            "The rates of LARS from sums of squares: ``lr * eta * |w| / (|g| + wd * |w| + eps)``, \
+             and ``lr`` where a norm is 0.",
+            "``|w|`` and ``|g|`` are the roots of the sums, the latter times ``rescale_grad``. All \
+             arrays have one shape and one dtype, float16, float32 or float64.",
+            ">>> nd.multi_lars(nd.array([0.5]), nd.array([4]), nd.array([1]), nd.array([0]), \
+             eta=1, eps=0)\n[1.]",
         ))
         .inputs_are(&[
             ("lrs", "Learning rates."),
@@ -173,8 +180,9 @@ fn is_finite(view: &View) -> bool {
 fn finite<P: ParamStruct>(def: OpDef, init: fn(&P) -> bool, example: &str) -> OpDef {
     def.doc(&text(
         "1 if every number of the input is finite (neither infinite nor NaN), else 0.",
-        "float16, float32 or float64, any shape. Output (1,), float32. With ``init_output=False`` the array given by ``out`` \
-         becomes 0 or keeps its number, so that several calls can share it.",
+        "float16, float32 or float64, any shape. Output (1,), float32. With ``init_output=False`` \
+         the array given by ``out`` becomes 0 or keeps its number, so that several calls can share \
+         it.",
         example,
     ))
     .infer_shape(|_, inputs, outputs| {
@@ -202,7 +210,8 @@ fn reset_arrays() -> OpDef {
         .doc(&text(
             "Sets every number of several arrays to 0, in place. It has no output.",
             "Any shapes and dtypes.",
-            ">>> x, y = nd.ones((2,)), nd.ones((1,))\n>>> _ = nd.reset_arrays(x, y, num_arrays=2)\n>>> x\n[0. 0.]",
+            ">>> x, y = nd.ones((2,)), nd.ones((1,))\n>>> _ = nd.reset_arrays(x, y, num_arrays=2)\n\
+             >>> x\n[0. 0.]",
         ))
         .many_inputs("The arrays.", |attrs| array_names(attrs.get::<NumArraysParam>().num_arrays))
         .outputs_are(&[])
@@ -220,13 +229,15 @@ fn reset_arrays() -> OpDef {
 fn group_adagrad() -> OpDef {
     OpDef::new::<GroupAdagradParam>("_contrib_group_adagrad_update")
         .doc(&text(
-            "AdaGrad with one rate a row: ``history = history + mean(g * g)`` over the row, ``weight = weight - lr * g / \
-             (sqrt(history) + epsilon)``.",
-            "``g`` is the gradient times ``rescale_grad``, limited to ``clip_gradient`` if that is not negative. weight and grad have \
-             one shape ``(n, ...)``, history ``(n, 1)`` or ``(n,)``; it is changed in place. One dtype, float16 (calculated in \
-             float32), float32 or float64.",
-            ">>> w, g, h = nd.ones((2, 2)), nd.ones((2, 2)), nd.zeros((2, 1))\n\
-             >>> w = nd.contrib.group_adagrad_update(w, g, h, lr=0.5, epsilon=0, out=w)\n>>> w\n[[0.5 0.5]\n [0.5 0.5]]",
+            "AdaGrad with one rate a row: ``history = history + mean(g * g)`` over the row, \
+             ``weight = weight - lr * g / (sqrt(history) + epsilon)``.",
+            "``g`` is the gradient times ``rescale_grad``, limited to ``clip_gradient`` if that is \
+             not negative. weight and grad have one shape ``(n, ...)``, history ``(n, 1)`` or \
+             ``(n,)``; it is changed in place. One dtype, float16 (calculated in float32), float32 \
+             or float64.",
+            ">>> w, g, h = nd.ones((2, 2)), nd.ones((2, 2)), nd.zeros((2, 1))\n>>> w = \
+             nd.contrib.group_adagrad_update(w, g, h, lr=0.5, epsilon=0, out=w)\n>>> w\n[[0.5 \
+             0.5]\n [0.5 0.5]]",
         ))
         .inputs_are(&[
             ("weight", "The weight."),

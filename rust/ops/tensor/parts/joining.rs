@@ -29,7 +29,8 @@ params! {
     pub struct SliceChannelParam {
         num_outputs: i32, required.ge(1.0).le(65535.0), "Number of pieces; must divide the extent.";
         axis: i32, default(1), "The axis along which the input is split.";
-        squeeze_axis: bool, default(false), "Remove the axis, which must be of extent 1 in the pieces.";
+        squeeze_axis: bool, default(false), "Remove the axis, which must be of extent 1 in the \
+                                             pieces.";
     }
 }
 
@@ -209,9 +210,10 @@ fn concat() -> OpDef {
     OpDef::new::<ConcatParam>("Concat")
         .aliases(&["concat", "_sparse_concat"])
         .doc(
-            "Joins arrays along an axis.\n\nAll extents but that of `dim` agree, and so do the dtypes; otherwise it is \
-             an error. The extent along `dim` is the sum of the inputs'.\n\nExamples\n--------\n>>> \
-             nd.Concat(nd.ones((2, 3)), nd.zeros((2, 1)), dim=1)\n[[1. 1. 1. 0.]\n [1. 1. 1. 0.]]\n",
+            "Joins arrays along an axis.\n\nAll extents but that of `dim` agree, and so do the \
+             dtypes; otherwise it is an error. The extent along `dim` is the sum of the \
+             inputs'.\n\nExamples\n--------\n>>> nd.Concat(nd.ones((2, 3)), nd.zeros((2, 1)), \
+             dim=1)\n[[1. 1. 1. 0.]\n [1. 1. 1. 0.]]\n",
         )
         .expensive()
         .variadic("num_args", "Arrays to join.")
@@ -225,9 +227,10 @@ fn rnn_param_concat() -> OpDef {
     OpDef::new::<ConcatParam>("_rnn_param_concat")
         .aliases(&["_npi_rnn_param_concat"])
         .doc(
-            "Joins the parameters of `RNN`, as `Concat`.\n\nShapes are inferred backwards too: pieces whose extent is \
-             unknown share what the others leave of the output, all alike. (Those are the matrices of the first layer, \
-             one a direction, before the width of the data is known.)\n\nExamples\n--------\n>>> \
+            "Joins the parameters of `RNN`, as `Concat`.\n\nShapes are inferred backwards too: \
+             pieces whose extent is unknown share what the others leave of the output, all alike. \
+             (Those are the matrices of the first layer, one a direction, before the width of the \
+             data is known.)\n\nExamples\n--------\n>>> \
              nd._internal._rnn_param_concat(nd.ones((2,)), nd.zeros((1,)), dim=0)\n[1. 1. 0.]\n",
         )
         .expensive()
@@ -241,8 +244,9 @@ fn rnn_param_concat() -> OpDef {
 fn stack() -> OpDef {
     OpDef::new::<StackParam>("stack")
         .doc(
-            "Joins arrays of one shape along a new axis.\n\nShapes and dtypes of the inputs agree; otherwise it is an \
-             error.\n\nExamples\n--------\n>>> nd.stack(nd.ones((2,)), nd.zeros((2,)), axis=1)\n[[1. 0.]\n [1. 0.]]\n",
+            "Joins arrays of one shape along a new axis.\n\nShapes and dtypes of the inputs agree; \
+             otherwise it is an error.\n\nExamples\n--------\n>>> nd.stack(nd.ones((2,)), \
+             nd.zeros((2,)), axis=1)\n[[1. 0.]\n [1. 0.]]\n",
         )
         .variadic("num_args", "Arrays to stack.")
         .infer_shape(stack_shape)
@@ -255,9 +259,10 @@ fn split() -> OpDef {
     OpDef::new::<SliceChannelParam>("SliceChannel")
         .aliases(&["split"])
         .doc(
-            "Splits an array into equal pieces along an axis.\n\n`num_outputs` must divide the extent; with \
-             `squeeze_axis` the pieces lose the axis, which must then have extent 1. Any dtype.\n\nExamples\n--------\n>>> \
-             nd.SliceChannel(nd.array([[1, 2, 3, 4]]), num_outputs=2, axis=1)[1]\n[[3. 4.]]\n",
+            "Splits an array into equal pieces along an axis.\n\n`num_outputs` must divide the \
+             extent; with `squeeze_axis` the pieces lose the axis, which must then have extent 1. \
+             Any dtype.\n\nExamples\n--------\n>>> nd.SliceChannel(nd.array([[1, 2, 3, 4]]), \
+             num_outputs=2, axis=1)[1]\n[[3. 4.]]\n",
         )
         .inputs_are(&[("data", "The input array.")])
         .output_names_by(|attrs| {

@@ -24,8 +24,10 @@ params! {
     /// Parameters of `slice`.
     pub struct SliceParam {
         begin: Vec<Option<i64>>, required, "First index along each axis; None begins at the start.";
-        end: Vec<Option<i64>>, required, "Index after the last along each axis; None goes to the end.";
-        step: Vec<Option<i64>>, default(Vec::new()), "Distance of the indices taken; may be negative, not 0.";
+        end: Vec<Option<i64>>, required, "Index after the last along each axis; None goes to the \
+                                          end.";
+        step: Vec<Option<i64>>, default(Vec::new()), "Distance of the indices taken; may be \
+                                                      negative, not 0.";
     }
 }
 
@@ -148,7 +150,11 @@ fn slicing<P: crate::operator::ParamStruct>(name: &str, ranges: Ranges) -> [OpDe
 fn slice_assign() -> OpDef {
     OpDef::new::<SliceParam>("_slice_assign")
         .aliases(&["_crop_assign", "_npi_slice_assign"])
-        .doc("Returns lhs with the region that `slice` would take replaced by rhs.\n\nExamples\n--------\n>>> nd._internal._slice_assign(nd.ones((4,)), nd.zeros((2,)), begin=(1,), end=(3,))\n[1. 0. 0. 1.]\n")
+        .doc(
+            "Returns lhs with the region that `slice` would take replaced by rhs.\n\nExamples\n\
+             --------\n>>> nd._internal._slice_assign(nd.ones((4,)), nd.zeros((2,)), begin=(1,), \
+             end=(3,))\n[1. 0. 0. 1.]\n",
+        )
         .inputs_are(&[("lhs", "The array."), ("rhs", "The new region.")])
         .infer_shape(|attrs, inputs, outputs| {
             let (lhs, rhs) = inputs.split_at_mut(1);
@@ -182,18 +188,18 @@ fn slice_assign() -> OpDef {
 pub fn operators() -> Vec<OpDef> {
     let [slice_axis, slice_axis_back] = slicing::<SliceAxisParam>("slice_axis", slice_axis_ranges);
     let slice_axis = slice_axis.doc(
-        "Takes the indices `begin` to `end` (without it) of one axis.\n\nNegative indices count from the end. A slice \
-         that is empty or begins outside of the axis is an error. Any dtype. The gradient of what is left out is 0.\n\n\
-         Examples\n--------\n>>> nd.slice_axis(nd.array([[1, 2, 3, 4]]), axis=1, begin=1, end=-1)\n[[2. 3.]]\n",
+        "Takes the indices `begin` to `end` (without it) of one axis.\n\nNegative indices count \
+         from the end. A slice that is empty or begins outside of the axis is an error. Any dtype. \
+         The gradient of what is left out is 0.\n\nExamples\n--------\n>>> \
+         nd.slice_axis(nd.array([[1, 2, 3, 4]]), axis=1, begin=1, end=-1)\n[[2. 3.]]\n",
     );
     let [slice, slice_back] = slicing::<SliceParam>("slice", slice_ranges);
-    let slice = slice
-        .aliases(&["crop", "_npi_slice", "_npx_slice", "_sparse_slice"])
-        .doc(
-            "Takes a region: along each axis the indices from `begin` to `end` (without it) in steps of `step`.\n\n\
-             Indices are as in Python: negative ones count from the end, they are clipped to the axis, None means all. \
-             Axes that are not named are taken whole. Any dtype.\n\nExamples\n--------\n>>> \
-             nd.slice(nd.array([[1, 2, 3], [4, 5, 6]]), begin=(1, None), end=(2, None), step=(1, -2))\n[[6. 4.]]\n",
-        );
+    let slice = slice.aliases(&["crop", "_npi_slice", "_npx_slice", "_sparse_slice"]).doc(
+        "Takes a region: along each axis the indices from `begin` to `end` (without it) in steps \
+         of `step`.\n\nIndices are as in Python: negative ones count from the end, they are \
+         clipped to the axis, None means all. Axes that are not named are taken whole. Any \
+         dtype.\n\nExamples\n--------\n>>> nd.slice(nd.array([[1, 2, 3], [4, 5, 6]]), begin=(1, \
+         None), end=(2, None), step=(1, -2))\n[[6. 4.]]\n",
+    );
     vec![slice_axis, slice_axis_back, slice, slice_back, slice_assign()]
 }

@@ -12,7 +12,8 @@ use crate::tensor::View;
 params! {
     /// Parameters of `transpose`.
     pub struct TransposeParam {
-        axes: Tuple, default(Tuple::new()), "The input's axes in their new order; empty reverses them.";
+        axes: Tuple, default(Tuple::new()), "The input's axes in their new order; empty reverses \
+                                             them.";
     }
 }
 
@@ -97,12 +98,14 @@ pub fn operators() -> Vec<OpDef> {
         permutation(&attrs.get::<TransposeParam>().axes, of.ndim())
     });
     let transpose = transpose.doc(
-        "Reorders the axes: axis i of the output is axis `axes[i]` of the input. Any dtype; `axes` that is no \
-         permutation is an error.\n\nExamples\n--------\n>>> nd.transpose(nd.ones((2, 3, 4)), axes=(1, 0, 2)).shape\n(3, 2, 4)\n",
+        "Reorders the axes: axis i of the output is axis `axes[i]` of the input. Any dtype; `axes` \
+         that is no permutation is an error.\n\nExamples\n--------\n>>> nd.transpose(nd.ones((2, \
+         3, 4)), axes=(1, 0, 2)).shape\n(3, 2, 4)\n",
     );
     let [swap, swap_back] = reorders::<SwapAxisParam>("SwapAxis", swap_order);
-    let swap = swap
-        .aliases(&["swapaxes", "_npi_swapaxes"])
-        .doc("Exchanges two axes. Any dtype; an axis out of range is an error.\n\nExamples\n--------\n>>> nd.SwapAxis(nd.ones((2, 3, 4)), dim1=0, dim2=2).shape\n(4, 3, 2)\n");
+    let swap = swap.aliases(&["swapaxes", "_npi_swapaxes"]).doc(
+        "Exchanges two axes. Any dtype; an axis out of range is an error.\n\nExamples\n--------\n\
+         >>> nd.SwapAxis(nd.ones((2, 3, 4)), dim1=0, dim2=2).shape\n(4, 3, 2)\n",
+    );
     vec![transpose, transpose_back, swap, swap_back]
 }

@@ -119,8 +119,8 @@ fn flatten() -> OpDef {
             Ok(Shape::new(&[first, if known { size } else { -1 }]))
         }))
         .doc(
-            "Joins all axes but the first: shape (d1, d2, ..., dk) becomes (d1, d2 * ... * dk). Any dtype.\n\n\
-             Examples\n--------\n>>> nd.Flatten(nd.ones((2, 3, 4))).shape\n(2, 12)\n",
+            "Joins all axes but the first: shape (d1, d2, ..., dk) becomes (d1, d2 * ... * dk). \
+             Any dtype.\n\nExamples\n--------\n>>> nd.Flatten(nd.ones((2, 3, 4))).shape\n(2, 12)\n",
         )
 }
 
@@ -140,16 +140,18 @@ fn expand_dims() -> OpDef {
                 Ok(dims)
             },
         ))
-        .doc("Inserts an axis of extent 1. Any dtype; an axis out of range is an error.\n\nExamples\n--------\n>>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape\n(2, 1, 3)\n")
+        .doc(
+            "Inserts an axis of extent 1. Any dtype; an axis out of range is an error.\n\n\
+             Examples\n--------\n>>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape\n(2, 1, 3)\n",
+        )
 }
 
 fn squeeze() -> OpDef {
-    same_bytes::<SqueezeParam>("squeeze")
-        .infer_shape(from_input(squeezed))
-        .doc(
-            "Removes axes of extent 1; an array whose axes are all removed keeps shape (1,). Naming an axis of another \
-             extent is an error. Any dtype.\n\nExamples\n--------\n>>> nd.squeeze(nd.ones((1, 2, 1))).shape\n(2,)\n",
-        )
+    same_bytes::<SqueezeParam>("squeeze").infer_shape(from_input(squeezed)).doc(
+        "Removes axes of extent 1; an array whose axes are all removed keeps shape (1,). Naming an \
+         axis of another extent is an error. Any dtype.\n\nExamples\n--------\n>>> \
+         nd.squeeze(nd.ones((1, 2, 1))).shape\n(2,)\n",
+    )
 }
 
 fn copy_back() -> OpDef {
@@ -164,14 +166,17 @@ fn extents() -> [OpDef; 2] {
     [("shape_array", true), ("size_array", false)].map(|(name, all)| {
         OpDef::plain(name)
             .doc(&format!(
-                "Returns the {} of the input as an int64 array. No gradient.\n\nExamples\n--------\n>>> nd.{name}(nd.ones((2, 3)))\n[{}]\n",
+                "Returns the {} of the input as an int64 array. No gradient.\n\nExamples\n\
+                 --------\n>>> nd.{name}(nd.ones((2, 3)))\n[{}]\n",
                 if all { "extents" } else { "number of elements" },
                 if all { "2 3" } else { "6" }
             ))
             .aliases(if all { &["_npx_shape_array"] } else { &[] })
             .inputs_are(&[("data", "The array.")])
             .ignores(&[0])
-            .infer_shape(from_input(move |_, from| Ok(Shape::new(&[if all { from.ndim() as i64 } else { 1 }]))))
+            .infer_shape(from_input(move |_, from| {
+                Ok(Shape::new(&[if all { from.ndim() as i64 } else { 1 }]))
+            }))
             .infer_type(|_, inputs, outputs| {
                 outputs[0] = Some(DType::I64);
                 Ok(inputs[0].is_some())
@@ -181,7 +186,11 @@ fn extents() -> [OpDef; 2] {
                 let shape = call.inputs[0].shape();
                 // SAFETY: the output is int64 of the inferred extent and apart from the input.
                 let out = unsafe { call.outputs[0].slice_mut::<i64>() };
-                if all { out.copy_from_slice(shape.dims()) } else { out[0] = shape.size() as i64 }
+                if all {
+                    out.copy_from_slice(shape.dims())
+                } else {
+                    out[0] = shape.size() as i64
+                }
                 Ok(())
             }))
     })

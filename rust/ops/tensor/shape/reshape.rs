@@ -9,7 +9,8 @@ use crate::shape::{Numbers, Shape};
 params! {
     /// Parameters of `Reshape`.
     pub struct ReshapeParam {
-        shape: Tuple, default(Tuple::new()), "The new shape; 0, -1, -2, -3 and -4 are codes, see above.";
+        shape: Tuple, default(Tuple::new()), "The new shape; 0, -1, -2, -3 and -4 are codes, see \
+                                              above.";
         reverse: bool, default(false), "Read the codes from the right.";
         target_shape: Tuple, default(Tuple::new()), "Old name of `shape`, in which 0 is inferred.";
         keep_highest: bool, default(false), "With `target_shape`: keep the first axis.";
@@ -204,16 +205,14 @@ fn reshape_infer(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> 
 }
 
 pub fn operator() -> OpDef {
-    same_bytes::<ReshapeParam>("Reshape")
-        .aliases(&["reshape"])
-        .infer_shape(reshape_infer)
-        .doc(
-            "Returns the elements in another shape, in the same (row-major) order.\n\nCodes in `shape`, read from left \
-             to right beside the input's axes: 0 copies an extent, -1 is inferred from the size (once only), -2 copies \
-             all that are left, -3 joins two axes, -4 splits one into the two numbers that follow (one of which may be \
-             -1). With `reverse` they are read from the right. A shape of another size is an error. Any dtype.\n\n\
-             Examples\n--------\n>>> nd.Reshape(nd.ones((2, 3, 4)), shape=(-3, 0)).shape\n(6, 4)\n",
-        )
+    same_bytes::<ReshapeParam>("Reshape").aliases(&["reshape"]).infer_shape(reshape_infer).doc(
+        "Returns the elements in another shape, in the same (row-major) order.\n\nCodes in \
+         `shape`, read from left to right beside the input's axes: 0 copies an extent, -1 is \
+         inferred from the size (once only), -2 copies all that are left, -3 joins two axes, -4 \
+         splits one into the two numbers that follow (one of which may be -1). With `reverse` they \
+         are read from the right. A shape of another size is an error. Any dtype.\n\nExamples\n\
+         --------\n>>> nd.Reshape(nd.ones((2, 3, 4)), shape=(-3, 0)).shape\n(6, 4)\n",
+    )
 }
 
 #[cfg(test)]

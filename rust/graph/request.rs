@@ -3,8 +3,6 @@
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::graph::Symbol;
-#[cfg(doc)]
-use crate::graph::passes::mirror::Mirror;
 use crate::operator::{OpReq, Registry};
 use crate::shape::Shape;
 use std::collections::BTreeMap;
@@ -70,7 +68,7 @@ impl PlanOptions {
         }
     }
 
-    /// The `step` argument of [`Mirror::by_attributes`]; `None` if mirroring is off.
+    /// The `step` argument of `Mirror::by_attributes`; `None` if mirroring is off.
     pub fn mirrored_step(&self) -> Option<usize> {
         self.mirror.then_some(self.mirror_step)
     }
@@ -102,7 +100,7 @@ pub struct PlanRequest {
     pub memory_limit: Option<usize>,
     pub np_shape: bool,
     pub options: PlanOptions,
-    /// True to keep a dump of the graph after every pass in [`Plan::dumps`](super::Plan::dumps).
+    /// True to keep a dump of the graph after every pass in [`Plan::dumps`](crate::graph::Plan).
     pub dump: bool,
 }
 

@@ -1,0 +1,128 @@
+"""Rust files that import one another in a circle are those of this list, which may only shrink."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+RUST = Path(__file__).parents[2] / "rust"
+TESTS = re.compile(r"tests?\.rs$|_tests|/tests/|/testing\.rs$|/loom_models/")
+
+CIRCLES = [
+    {"cuda/device", "cuda/memory", "cuda/stream"},
+    {"executor/autograd/tape_builder", "executor/autograd/walk"},
+    {"graph/json/backward", "graph/json/build"},
+    {"operator/def", "operator/gradient"},
+    {"operator/device", "operator/kernel"},
+    {"operator/literal", "operator/value"},
+    {"ops/device/binary", "ops/elementwise/binary"},
+    {"ops/vision/deformable", "ops/vision/deformable_columns"},
+    {"py/operator", "py/operator_gradient"},
+    {
+        "ops/device/reduce",
+        "ops/device/shape",
+        "ops/tensor/movement",
+        "ops/tensor/parts",
+        "ops/tensor/reduce",
+    },
+]
+
+
+def modules() -> dict[str, str]:
+    """The code of every file by its module path, without tests, comments and strings."""
+    found = {}
+    for path in sorted(RUST.rglob("*.rs")):
+        name = path.relative_to(RUST).as_posix()
+        if name == "lib.rs" or TESTS.search(name):
+            continue
+        code = re.split(r"#\[cfg\((?:all\()?test", path.read_text())[0]
+        code = re.sub(r'//.*|"(?:[^"\\]|\\.)*"', "", code)
+        found[name.removesuffix(".rs").removesuffix("/mod")] = code
+    return found
+
+
+def paths(tree: str) -> Iterator[str]:
+    """The paths of a tree of imports: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    head, brace, rest = tree.strip().partition("{")
+    if not brace:
+        yield head.split(" as ")[0].strip()
+        return
+    depth, start = 0, 0
+    inner = rest[: rest.rindex("}")] + ","
+    for at, char in enumerate(inner):
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth == 0:
+            for path in paths(inner[start:at]) if inner[start:at].strip() else ():
+                yield head + path
+            start = at + 1
+
+
+def target(module: str, path: str, known: dict[str, str]) -> str | None:
+    """The file that a path leads to: the longest beginning of it that is one."""
+    parts = path.split("::")
+    base = module.split("/")
+    if parts[0] == "crate":
+        base = []
+        parts = parts[1:]
+    elif parts[0] in {"super", "self"}:
+        while parts and parts[0] in {"super", "self"}:
+            base = base[:-1] if parts[0] == "super" else base
+            parts = parts[1:]
+    else:
+        return None
+    whole = base + parts
+    beginnings = ("/".join(whole[:n]) for n in range(len(whole), 0, -1))
+    return next((name for name in beginnings if name in known), None)
+
+
+def imports(known: dict[str, str]) -> dict[str, set[str]]:
+    """What each file imports, or names by its whole path. To show parts is not to use them."""
+    edges = {}
+    for module, code in known.items():
+        # In a module inside a file, `super` is that file.
+        code = re.sub(r"^([ \t]+use )super::", r"\1self::", code, flags=re.MULTILINE)
+        trees = re.findall(r"^[ \t]*use ([^;]+);", code, re.MULTILINE)
+        named = [path for tree in trees for path in paths(tree)]
+        named += re.findall(r"\bcrate(?:::\w+)+", re.sub(r"\buse [^;]+;", "", code))
+        found = {target(module, path, known) for path in named}
+        edges[module] = {name for name in found if name and name != module}
+    return edges
+
+
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Strongly connected components of more than one file."""
+
+    def reach(start: str, along: dict[str, set[str]]) -> set[str]:
+        seen, todo = {start}, [start]
+        while todo:
+            new = along[todo.pop()] - seen
+            seen |= new
+            todo += new
+        return seen
+
+    back: dict[str, set[str]] = {name: set() for name in edges}
+    for name, others in edges.items():
+        for other in others:
+            back[other].add(name)
+    found, left = [], set(edges)
+    while left:
+        name = min(left)
+        circle = reach(name, edges) & reach(name, back)
+        left -= circle
+        if len(circle) > 1:
+            found.append(circle)
+    return found
+
+
+def test_paths_of_a_tree():
+    tree = "super::{a::{b, c as d}, e,}"
+    assert list(paths(tree)) == ["super::a::b", "super::a::c", "super::e"]
+
+
+def test_a_circle_is_found():
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "c"}}
+    assert circles(edges) == [{"b", "c"}]
+
+
+def test_files_import_one_another_in_no_other_circles():
+    key = sorted
+    assert sorted(circles(imports(modules())), key=key) == sorted(CIRCLES, key=key)
