@@ -8,6 +8,8 @@ PROFILE ?= fast
 FUZZ_CASES ?= 20000
 export VIRTUAL_ENV := $(VENV)
 unexport CONDA_PREFIX
+# Python keeps what it compiled of the package and the tests, some seconds of every run.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(BIN):$(PATH)
 
 MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=full \
