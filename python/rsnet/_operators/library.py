@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _core
 from ..base import MXNetError
-from ..sbp import CheckedInference, SbpContext, _parse
+from ..sbp import CheckedInference, SbpContext, parse_rule
 from . import registry
 from .checks import free_name
 from .user.attr import Attr
@@ -172,7 +172,7 @@ class LibraryDefinition(UserOpDefinition):
         params = self.call_params(Conf(self, _counts(self, ctx), dict(ctx._attrs)))
         ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
         for text in _core.library_signatures(self.name, given, made, params):
-            _parse(self.name, text, ins, outs)(ctx)
+            parse_rule(self.name, text, ins, outs)(ctx)
 
 
 def _counts(d: LibraryDefinition, ctx: SbpContext) -> dict[str, int]:

@@ -36,7 +36,7 @@ def missing(name: str) -> str | None:
     Returns ``None`` if there is no record of the name.
     """
     entry = entries.get(name)
-    if entry is not None and not entry._installed:
+    if entry is not None and not entry.record.installed:
         return (
             f"operator '{name}' is registered, but cannot be used yet: it lacks a way to compute, "
             'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
