@@ -119,6 +119,14 @@ class SbpContext:
         """All inputs in the order of their declaration."""
         return list(self._inputs)
 
+    def descriptions(self) -> tuple[list[Any], list[Any]]:
+        """Shape and element type of all inputs, and of all outputs."""
+        return list(self._inputs.values()), list(self._outputs.values())
+
+    def attributes(self) -> dict[str, Any]:
+        """All attributes by name."""
+        return dict(self._attrs)
+
     def outputs(self) -> list[OpArg]:
         """All outputs in the order of their declaration."""
         return list(self._outputs)

@@ -167,9 +167,8 @@ class LibraryDefinition(UserOpDefinition):
         return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
 
     def _signatures(self, ctx: SbpContext) -> None:
-        given = [(d.shape, d.dtype) for d in ctx._inputs.values()]
-        made = [(d.shape, d.dtype) for d in ctx._outputs.values()]
-        params = self.call_params(Conf(self, _counts(self, ctx), dict(ctx._attrs)))
+        given, made = ([(d.shape, d.dtype) for d in descs] for descs in ctx.descriptions())
+        params = self.call_params(Conf(self, _counts(self, ctx), ctx.attributes()))
         ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
         for text in _core.library_signatures(self.name, given, made, params):
             parse_rule(self.name, text, ins, outs)(ctx)
