@@ -8,6 +8,8 @@ PROFILE ?= fast
 FUZZ_CASES ?= 20000
 export VIRTUAL_ENV := $(VENV)
 unexport CONDA_PREFIX
+# Python keeps what it compiled of the package and the tests, some seconds of every run.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(BIN):$(PATH)
 
 MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=full \
@@ -110,9 +112,9 @@ docs: build ## write stubs for editors, and a page for every operator into dist/
 wheel: $(VENV)/.tools ## build dist/rsnet-*.whl (PROFILE=release for the wheel to publish)
 	$(BIN)/maturin build --profile $(PROFILE) --out dist
 
-fuzz: build ## damaged and random files in great numbers: symbols, parameters (FUZZ_CASES=20000)
-	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release --no-default-features --quiet --test rust files_from_strangers
-	HYPOTHESIS_PROFILE=fuzz FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -q tests/contracts/test_files_from_strangers.py
+fuzz: build ## damaged and random files of every kind in great numbers (FUZZ_CASES=20000)
+	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release --no-default-features --quiet from_strangers
+	HYPOTHESIS_PROFILE=fuzz FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -q -k from_strangers
 
 coverage: build ## lines of the Python face that the tests reach: a table, and dist/coverage
 	$(BIN)/python -m pytest -q --cov=rsnet --cov-report=term --cov-report=html:dist/coverage $(PYTEST_ARGS)

@@ -1,10 +1,12 @@
 """Makes the tests' own modules importable and every run repeatable."""
 
 import contextlib
+import faulthandler
 import gc
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,32 @@ settings.register_profile(
     "fuzz", deadline=None, derandomize=False, max_examples=int(os.environ.get("FUZZ_CASES", "1000"))
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "rsnet"))
+
+
+# Seconds after which a hang shows the stacks of all threads and ends the process; much, as machines
+# are busy. The option of pytest starts and joins a thread for every test, which costs more than
+# most tests here: this one is set again by the first test of every half minute.
+LIMIT = 1200
+_limit = {"set_at": float("-inf"), "stderr": 2}
+
+
+def pytest_configure():
+    _limit["stderr"] = os.dup(sys.__stderr__.fileno())  # that of the terminal, captured later
+
+
+def pytest_exception_interact():
+    _limit["set_at"] = float("-inf")  # pytest takes the limit away, lest it ends a debugger
+
+
+def pytest_unconfigure():
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _limit_time():
+    now = time.monotonic()
+    if now - _limit["set_at"] > 30:
+        faulthandler.dump_traceback_later(LIMIT, exit=True, file=_limit["stderr"])
+        _limit["set_at"] = now
 
 
 def pytest_collection_finish():
@@ -52,6 +80,7 @@ sys.addaudithook(_refuse_processes)
 def pytest_runtest_setup(item):
     """The same random numbers for a test whichever others run."""
     _running[:] = [item]
+    _limit_time()
     np.random.seed(0)
     mx.random.seed(0)
 

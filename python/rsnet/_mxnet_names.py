@@ -185,6 +185,8 @@ def module_getattr(qualified: str) -> Callable[[str], Any]:
     package, _, module = qualified.partition(".")
 
     def missing(name: str) -> Any:
+        if name.startswith("__"):  # every `from module import ...` asks for `__path__`
+            raise AttributeError(f"module {qualified!r} has no attribute {name!r}")
         if name in HALF_PRIVATE.get(module, ()):
             file = f"{package}._half_private.{module.replace('.', '_')}"
             return getattr(import_on_demand(file), name)

@@ -178,7 +178,8 @@ class Executor:
         if isinstance(given, dict):
             unknown = [k for k in given if k not in self._output_names]
             if unknown:
-                raise ValueError(f"out_grads has {unknown}; the outputs are {self._output_names}")
+                names = ", ".join(self._output_names)
+                raise ValueError(f"invalid out_grads {unknown}: expected the outputs {names}")
             return [given.get(name) for name in self._output_names]
         grads = list(given)
         for i, grad in enumerate(grads):
@@ -331,10 +332,12 @@ class Executor:
         """
         unknown = [k for k in kwargs if k not in self._index]
         if unknown:
-            raise ValueError(f"{unknown} not in the arguments {self._arg_names}")
+            names = ", ".join(self._arg_names)
+            raise ValueError(f"reshape: invalid arguments {unknown}: expected any of: {names}")
         arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
         if arg_shapes is None:
-            raise ValueError(f"reshape: shapes {kwargs} do not determine those of all arguments")
+            wanted = "those that determine the shapes of all arguments"
+            raise ValueError(f"reshape: invalid shapes {kwargs}: expected {wanted}")
         args, grads = [], []
         old_grads = self.grad_arrays or [None] * len(self._arg_names)
         for name, shape, arr, grad in zip(

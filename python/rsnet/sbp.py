@@ -119,6 +119,14 @@ class SbpContext:
         """All inputs in the order of their declaration."""
         return list(self._inputs)
 
+    def descriptions(self) -> tuple[list[Any], list[Any]]:
+        """Shape and element type of all inputs, and of all outputs."""
+        return list(self._inputs.values()), list(self._outputs.values())
+
+    def attributes(self) -> dict[str, Any]:
+        """All attributes by name."""
+        return dict(self._attrs)
+
     def outputs(self) -> list[OpArg]:
         """All outputs in the order of their declaration."""
         return list(self._outputs)
@@ -304,7 +312,7 @@ class _TextRule(NamedTuple):
             builder.Build()
 
 
-def _parse(op: str, text: str, inputs: Sequence[str], outputs: Sequence[str]) -> _TextRule:
+def parse_rule(op: str, text: str, inputs: Sequence[str], outputs: Sequence[str]) -> _TextRule:
     def wrong(why: str) -> MXNetError:
         return MXNetError(f"{op}: invalid sbp rule '{text}': {why}")
 
@@ -360,7 +368,7 @@ class CheckedInference:
             )
         self._rules: list[Callable[[SbpContext], Any]] = []
         for rule in given:
-            parsed: Any = _parse(op, rule, ins, outs) if isinstance(rule, str) else rule
+            parsed: Any = parse_rule(op, rule, ins, outs) if isinstance(rule, str) else rule
             self._rules.append(parsed)
         self._kept: dict[Any, list[Signature]] = {}
 
@@ -465,7 +473,7 @@ def signatures(op: str, *inputs: Any, **attrs: Any) -> list[Signature]:
             )
         return by_table(op, shapes, attrs)
     values = {k: d.attrs[k].normal(op, k, v) if k in d.attrs else v for k, v in attrs.items()}
-    counts = d._share_out(len(shapes)) if d.variable else {}
+    counts = d.share_out(len(shapes)) if d.variable else {}
     conf = d.conf(counts, values)
     if len(conf.facts.inputs) != len(shapes):
         raise MXNetError(f"{op}: {len(shapes)} inputs given, expected {len(conf.facts.inputs)}")

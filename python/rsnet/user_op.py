@@ -26,7 +26,7 @@ from ._operators.user.attr import Attr
 from ._operators.user.condition import attr, device, dtype, ndim
 from ._operators.user.contexts import ComputeContext, InferContext
 from ._operators.user.definition import UserOpDefinition
-from ._operators.user.gradient import GradContext
+from ._operators.user.gradient import GradContext, further_words
 from ._operators.user.registration import define, grad, kernel, kernels, why
 
 __all__ = [
@@ -37,16 +37,14 @@ __all__ = [
 publish(__name__, [globals()[name] for name in __all__])
 
 # What programs written for OneFlow use without importing `rsnet.oneflow`, and which of its modules
-# defines it: names of this module, user operators, methods of gradient contexts.
-_ONEFLOW = {
-    "user_op_builder": "builder",
-    **dict.fromkeys(("multiply", "scalar_mul", "cast", "add_n", "reshape"), "builtins"),
-    **{f"GradContext.{m}": "recipes" for m in ("define", "get", "DefineOp", "GetOp", "FwOp")},
-}
-deferred.update({name: f"rsnet.oneflow.{module}" for name, module in _ONEFLOW.items()})
+# defines it: user operators, methods of gradient contexts, a name of this module.
+_OPERATORS = ("multiply", "scalar_mul", "cast", "add_n", "reshape")
+deferred.update(dict.fromkeys(_OPERATORS, "rsnet.oneflow.builtins"))
+_METHODS = ("define", "get", "DefineOp", "GetOp", "FwOp")
+further_words.update(dict.fromkeys(_METHODS, "rsnet.oneflow.recipes"))
 
 
 def __getattr__(name: str) -> object:
-    if name not in deferred:
+    if name != "user_op_builder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    return getattr(import_module(deferred[name]), name)
+    return import_module("rsnet.oneflow.builder").user_op_builder

@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_files_do_no_harm(
+        fn images_from_strangers_do_no_harm(
             changes in proptest::collection::vec((0usize..10_000, any::<u8>()), 1..20),
             grey in any::<bool>(), png in any::<bool>(),
         ) {

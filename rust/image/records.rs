@@ -282,7 +282,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_records_do_no_harm(
+        fn records_from_strangers_do_no_harm(
             changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 0..8),
             cut in 0usize..100,
         ) {

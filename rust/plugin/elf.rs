@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damaged_files_are_refused_and_whole_ones_taken() {
+    fn libraries_from_strangers_are_refused_and_whole_ones_taken() {
         let says = |bytes: &[u8], want: &str| {
             let message = check(bytes).unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");

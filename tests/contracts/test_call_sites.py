@@ -180,7 +180,7 @@ def held(array):
 
     thread = threading.Thread(target=hold)
     thread.start()
-    engine.set_wait_timeout(0.2)
+    engine.set_wait_timeout(0.05)
     try:
         while True:
             try:
@@ -252,7 +252,7 @@ def test_a_wait_names_the_lines_of_gradients():
 
 def reported_of(v, gate):
     """What a wait for `v` reports until `gate` opens what it waits for."""
-    engine.set_wait_timeout(0.2)
+    engine.set_wait_timeout(0.05)
     try:
         return reported(lambda: engine.wait_for_var(v))
     finally:

@@ -73,7 +73,7 @@ def damaged_symbols(draw):
 @given(damaged_symbols())
 @example("[" * 100_000)
 @example('{"nodes": [], "arg_nodes": [], "heads": []}')
-def test_symbol_files(text):
+def test_symbols_from_strangers(text):
     try:
         net = sym.load_json(text)
     except MXNetError:
@@ -101,7 +101,7 @@ EDITS = st.lists(
 
 
 @given(EDITS)
-def test_parameter_files(parameters, edits):
+def test_parameters_from_strangers(parameters, edits):
     """Each edit replaces some bytes at a place by others."""
     data = parameters
     for at, new, dropped in edits:
@@ -115,7 +115,7 @@ def test_parameter_files(parameters, edits):
 
 
 @given(EDITS)
-def test_records_of_pickled_arrays(edits):
+def test_pickled_arrays_from_strangers(edits):
     rebuild, given, state = nd.array(np.arange(6).reshape(2, 3)).__reduce__()
     whole = rebuild(*given)
     whole.__setstate__(state)

@@ -79,3 +79,24 @@ def test_op_defines_no_operators_of_oneflow():
         "import rsnet; assert rsnet.user_op_builder is user_op.user_op_builder"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_misspelt_method_of_a_gradient_context_gets_a_near_name():
+    op.define("near_gradient", inputs="in", outputs="out",
+              infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))  # fmt: skip
+
+    @op.kernel("near_gradient", where=op.device("cpu"))
+    def run(ctx):
+        ctx.out("out")[:] = ctx.inp("in")
+
+    @op.grad("near_gradient")
+    def back(ctx):
+        ctx.bind("in", lambda: ctx.gradd("out"))
+
+    x = nd.ones(2)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.near_gradient(x)
+    with pytest.raises(AttributeError, match=r"no attribute 'gradd', did you mean 'grad'\?"):
+        y.backward()
+        x.grad.wait_to_read()

@@ -155,7 +155,20 @@ def test_import_loads_little_beside_numpy():
     outside = {m for m in more if m.split(".")[0] != "rsnet"} - small
     assert not outside
     first_use = {"op", "user_op", "optimizer", "metric", "io", "model", "test_utils", "oneflow"}
+    first_use |= {"_pytorch_names", "_half_private", "cuda", "gluon", "image", "module", "profiler"}
+    first_use |= {"ndarray._contrib", "ndarray._contrib_updates", "ndarray._sparse"}
+    first_use |= {"symbol._control_flow", "_operators.attributes", "_operators.user"}
     assert not {f"rsnet.{m}" for m in first_use} & more
+
+
+def test_names_of_modules_that_are_loaded_at_first_use_are_those_that_they_list():
+    for namespace, written in mx.nd._register.WRITTEN.items():
+        for module in set(written.values()):
+            names = {name for name, place in written.items() if place == module}
+            assert names == set(importlib.import_module(f"rsnet.ndarray.{module}").__all__)
+            assert names <= set(dir(getattr(mx.nd, namespace)))
+    names = importlib.import_module("rsnet.symbol._control_flow").__all__
+    assert set(names) == set(mx.sym._CONTROL_FLOW) <= set(dir(mx.sym.contrib))
 
 
 def test_import_brings_in_nothing_big():

@@ -6,6 +6,7 @@ import pytest
 import rsnet as mx
 
 
+@pytest.mark.slow
 def test_more_arrays_than_one_operation_can_name_are_divided_among_segments():
     number = 40_000
     x = [mx.sym.Variable(f"x{i}") for i in range(2)]

@@ -218,14 +218,16 @@ def test_what_cannot_be_encoded_is_refused(image, kind, quality, says):
 FILES = [encoded(picture(24, 31), kind, **options) for kind, options, _ in KINDS]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=max(150, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
 @given(
     st.sampled_from(FILES),
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=12),
     st.integers(0, 400),
     st.integers(0, 1),
 )
-def test_damaged_files_give_an_image_or_an_error(data, changes, cut, flag):
+def test_images_from_strangers(data, changes, cut, flag):
     bad = bytearray(data)
     for at, byte in changes:
         bad[at % len(bad)] = byte

@@ -56,7 +56,7 @@ def test_old_records():
 
 
 @given(st.integers(0, 83), st.integers(0, 255))
-def test_damaged_files_are_errors_not_crashes(at, byte):
+def test_array_files_from_strangers(at, byte):
     good = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
     good += (
         struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)

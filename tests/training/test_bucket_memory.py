@@ -69,7 +69,12 @@ def planned_bytes(length):
     )
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(LENGTHS)))
+FIRST, *FURTHER = itertools.permutations(LENGTHS)
+
+
+@pytest.mark.parametrize(
+    "order", [FIRST, *(pytest.param(order, marks=pytest.mark.slow) for order in FURTHER)]
+)
 def test_the_order_of_buckets_changes_neither_memory_nor_results(order):
     lengths = [*order, *order]
     before = used_bytes()

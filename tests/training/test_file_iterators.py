@@ -151,7 +151,7 @@ def test_rows_of_libsvm(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("1,2\n3\n", ":2: 1 values, expected 2"), ("1,x\n", ":1: .*'x'"), ("", "no rows")],
+    [("1,2\n3\n", ":2: 1 values, expected 2"), ("1,x\n", ":1: .*'x'"), ("", "number of rows 0")],
 )
 def test_bad_csv_names_the_line(tmp_path, text, says):
     path = tmp_path / "x.csv"

@@ -313,7 +313,7 @@ def test_feed_forward_on_arrays_and_epochs_of_a_size():
     )  # fmt: skip
     assert seen == [1, 2, 3, 4] * 3
     assert (model.predict(DATA).argmax(1) == LABEL).mean() > 0.5
-    with pytest.raises(ValueError, match="y must be specified"):
+    with pytest.raises(ValueError, match="invalid y None: expected labels"):
         model.fit(DATA)
     with pytest.raises(AssertionError, match="no parameters: call fit or load first"):
         mx.model.FeedForward(linear()).predict(DATA)

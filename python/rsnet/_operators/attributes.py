@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import _core
@@ -10,14 +10,13 @@ from . import registry
 from .attribute_table import KERNELS, check_attribute, check_kernels, documented
 from .attrs import Attrs, kVarg
 from .checks import (
-    MOST_OPERANDS,
     argument_name,
     fail,
     free_name,
     function_name,
     invalid,
-    is_integer,
 )
+from .record import OperatorRecord
 from .translation import Translation
 
 
@@ -34,31 +33,18 @@ class Entry:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._attributes: dict[str, tuple[int, Any]] = {}
-        self._views: dict[str, str] = {}
+        self.record = OperatorRecord(name)
         #: Views that kernels get unless they ask for others.
         self.views = "ndarray"
-        self._param: Any = None
-        self._num_inputs: Any = 1
-        self._num_outputs: Any = 1
-        self._arguments: list[tuple[str, str, str]] = []
-        self._input_docs: Mapping[str, str] = {}
-        self._param_docs: dict[str, tuple[str, str]] = {}
-        self._aliases: list[str] = []
-        self._doc = ""
-        self._key_var_num_args: str | None = None
-        self._installed = False
-        #: Whether the decorator ``op.op`` made the record, and whether it was replaced.
-        self._decorated = self._superseded = False
 
     def __repr__(self) -> str:
-        return f"<operator {self.name}: {', '.join(sorted(self._attributes))}>"
+        return f"<operator {self.name}: {', '.join(sorted(self.record.attributes))}>"
 
     # Filling in --------------------------------------------------------------------------------
 
     def describe(self, doc: str) -> Entry:
         """Sets the documentation."""
-        return self._set(_doc=doc)
+        return self._set(doc=doc)
 
     def set_num_inputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of inputs, a function of the parameters, or ``op.kVarg``: any number.
@@ -76,19 +62,14 @@ class Entry:
         [9.0, 12.0]
         """
         if not (n == kVarg or callable(n)):
-            n = self._number("number of inputs", n, 0)
-        return self._set(_num_inputs=n)
-
-    def _number(self, what: str, n: Any, least: int) -> int:
-        if is_integer(n, least):
-            return int(n)
-        any_number = f", or op.kVarg ({kVarg}) for any number" if "inputs" in what else ""
-        expected = f"{least} to {MOST_OPERANDS}, or a function of attrs{any_number}"
-        raise invalid(self.name, what, n, expected)
+            n = self.record.number("number of inputs", n, 0)
+        return self._set(num_inputs=n)
 
     def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of outputs, at least one, or a function of the parameters."""
-        return self._set(_num_outputs=n if callable(n) else self._number("number of outputs", n, 1))
+        return self._set(
+            num_outputs=n if callable(n) else self.record.number("number of outputs", n, 1)
+        )
 
     def set_attr_parser(self, parser: Any) -> Entry:
         """A Parameter subclass, or a function of the dict of texts whose result is
@@ -96,7 +77,7 @@ class Entry:
         """
         if not callable(parser):
             raise invalid(self.name, "parser", parser, "a Parameter class or a function", TypeError)
-        return self._set(_param=parser)
+        return self._set(param=parser)
 
     def set_attr(
         self, name: str, value: Any, plevel: int = 10, *, views: str | None = None
@@ -120,33 +101,31 @@ class Entry:
         if name == "key_var_num_args":
             return self.set_key_var_num_args(value)
         check_attribute(self.name, name, value)
-        known = self._attributes.get(name)
+        known = self.record.attributes.get(name)
         if known is not None and known[0] == plevel:
             raise fail(self.name, f"attribute {name} is already registered with plevel={plevel}")
         if known is not None and known[0] > plevel:
             return self
-        return self._put_attr(name, value, plevel, views)
+        return self.put_attr(name, value, plevel, views)
 
-    def _put_attr(self, name: str, value: Any, plevel: int = 10, views: str | None = None) -> Entry:
+    def put_attr(self, name: str, value: Any, plevel: int = 10, views: str | None = None) -> Entry:
         """Sets an attribute, or replaces it."""
         checked = checked_views(self.name, self.views if views is None else views)
-        check_kernels(self.name, {**self._attributes, name: None})
+        check_kernels(self.name, {**self.record.attributes, name: None})
         return self._set(
-            _attributes={**self._attributes, name: (plevel, value)},
-            _views={**self._views, name: checked},
+            attributes={**self.record.attributes, name: (plevel, value)},
+            kernel_views={**self.record.kernel_views, name: checked},
         )
 
     def set_key_var_num_args(self, name: str) -> Entry:
         """Names the parameter that counts the inputs of an operator with any number of them; see
         :meth:`set_num_inputs`.
         """
-        return self._set(
-            _key_var_num_args=argument_name(f"{self.name}: set_key_var_num_args", name)
-        )
+        return self._set(key_var_num_args=argument_name(f"{self.name}: set_key_var_num_args", name))
 
     def add_argument(self, name: str, type: str, description: str) -> Entry:
         """Documents an input."""
-        return self._set(_arguments=[*self._arguments, (name, type, description)])
+        return self._set(arguments=[*self.record.arguments, (name, type, description)])
 
     def add_arguments(self, fields: Sequence[tuple[str, str, str]]) -> Entry:
         """Documents parameters, as (name, type, description).
@@ -155,29 +134,29 @@ class Entry:
         ``SomeParam.fields()`` adds nothing; those of a parser function are known from here only.
         """
         docs = {name: (kind, doc) for name, kind, doc in fields}
-        return self._set(_param_docs=self._param_docs | docs)
+        return self._set(param_docs=self.record.param_docs | docs)
 
     def add_alias(self, name: str) -> Entry:
         """Another name of the operator; an error if an operator has it, or it cannot be that of a
         function.
         """
-        return self._set(_aliases=[*self._aliases, free_name(f"{self.name}: add_alias", name)])
+        return self._set(aliases=[*self.record.aliases, free_name(f"{self.name}: add_alias", name)])
 
     def include(self, group: Entry | str) -> Entry:
         """Takes over the attributes of another record that this one does not set."""
         if isinstance(group, str):
             group = get(group)
-        attributes = {**group._attributes, **self._attributes}
+        attributes = {**group.record.attributes, **self.record.attributes}
         check_kernels(self.name, attributes)
         return self._set(
-            _attributes=attributes,
-            _views={**group._views, **self._views},
-            _param=group._param if self._param is None else self._param,
+            attributes=attributes,
+            kernel_views={**group.record.kernel_views, **self.record.kernel_views},
+            param=group.record.param if self.record.param is None else self.record.param,
         )
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The value of an attribute."""
-        return self._attributes.get(name, (0, default))[1]
+        return self.record.attr(name, default)
 
     # Translation -------------------------------------------------------------------------------
 
@@ -185,17 +164,17 @@ class Entry:
         """Changes fields and, once the operator can be used, hands it to the core again; all is as
         before if it is refused.
         """
-        if self._superseded:
+        if self.record.superseded:
             raise fail(self.name, "the operator was registered again: this record is an old one")
-        before = vars(self).copy()
-        vars(self).update(fields)
-        if any(name in KERNELS for name in self._attributes):
+        before = vars(self.record).copy()
+        vars(self.record).update(fields)
+        if any(name in KERNELS for name in self.record.attributes):
             try:
-                Translation(self).definition().install(replace=self._installed)
+                Translation(self.record).definition().install(replace=self.record.installed)
             except Exception:
-                vars(self).update(before)
+                vars(self.record).update(before)
                 raise
-            self._installed = True
+            self.record.installed = True
         return self
 
 
@@ -223,13 +202,13 @@ def register(name: str, *, views: str | None = None) -> Entry:
     function_name("register", name)
     entry = registry.entries.get(name)
     if entry is None:
-        entry = registry.entries[name] = _new_entry(name)
+        entry = registry.entries[name] = new_entry(name)
     if views is not None:
         entry.views = checked_views(name, views)
     return entry
 
 
-def _new_entry(name: str) -> Entry:
+def new_entry(name: str) -> Entry:
     free_name("register", name)
     if name in _core.operator_names():
         how = "already registered, and not by attributes: it cannot be changed here"

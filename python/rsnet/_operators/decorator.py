@@ -12,7 +12,7 @@ import numpy as np
 from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
-from .attributes import Entry, _new_entry, register
+from .attributes import Entry, new_entry, register
 from .checks import (
     check_defaults,
     check_takes,
@@ -100,7 +100,7 @@ def op(
             _check_no_fields(name, f, param)
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
-        entry._input_docs = checked_docs(name, argument_docs, inputs)
+        entry.record.input_docs = checked_docs(name, argument_docs, inputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
             entry.set_attr_parser(param).add_arguments(param.fields())
@@ -137,7 +137,7 @@ def op(
             backward.set_attr("TIsBackward", True).set_attr("TAccumulates", True)
             backward.set_attr("FCompute<cpu>", run, views=views)
             again = entry.attr("FGradient") is not None
-            entry._put_attr("FGradient", ElemwiseGradUseInOut(backward.name))
+            entry.put_attr("FGradient", ElemwiseGradUseInOut(backward.name))
             if again:
                 warn_of_replacing(f"the gradient of operator '{name}'", "function")
             return g
@@ -168,23 +168,23 @@ def _decorated(name: str) -> Entry:
     """A record for the decorator: a new one, which takes the place of an earlier decorated one."""
     known: Entry | None = registry.entries.get(name)
     if known is None:
-        return _new_entry(name)  # known to others once it is complete
-    if not known._installed:
+        return new_entry(name)  # known to others once it is complete
+    if not known.record.installed:
         return known
-    if not known._decorated:
+    if not known.record.decorated:
         only = "the decorator op.op replaces only what it has registered"
         raise fail(f"operator '{name}'", f"already registered, by attributes: {only}")
     entry = Entry(name)
-    entry._installed = True
+    entry.record.installed = True
     return entry
 
 
 def _put(entry: Entry) -> None:
     """Enters a decorated record; a graph that is bound keeps the operator it was bound with."""
     known, registry.entries[entry.name] = registry.entries.get(entry.name), entry
-    entry._decorated = True
+    entry.record.decorated = True
     if known is not None and known is not entry:
-        known._superseded = True
+        known.record.superseded = True
         warn_of_replacing(f"operator '{entry.name}'", "function")
 
 

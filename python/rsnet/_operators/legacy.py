@@ -77,7 +77,7 @@ def _install(cls: type[PythonOp], *, numpy: bool) -> None:
     name = cls._operator
 
     def make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
-        op = PythonOp._instances.get(values[0])
+        op = PythonOp._instances.get(values[0])  # noqa: SLF001  a class of this file
         if op is None:
             raise invalid(name, "info", values[0], "the key of a living operator object")
         return Node(type(op).__name__, op, property_style=False)

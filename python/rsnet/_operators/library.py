@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _core
 from ..base import MXNetError
-from ..sbp import CheckedInference, SbpContext, _parse
+from ..sbp import CheckedInference, SbpContext, parse_rule
 from . import registry
 from .checks import free_name
 from .user.attr import Attr
@@ -167,12 +167,11 @@ class LibraryDefinition(UserOpDefinition):
         return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
 
     def _signatures(self, ctx: SbpContext) -> None:
-        given = [(d.shape, d.dtype) for d in ctx._inputs.values()]
-        made = [(d.shape, d.dtype) for d in ctx._outputs.values()]
-        params = self.call_params(Conf(self, _counts(self, ctx), dict(ctx._attrs)))
+        given, made = ([(d.shape, d.dtype) for d in descs] for descs in ctx.descriptions())
+        params = self.call_params(Conf(self, _counts(self, ctx), ctx.attributes()))
         ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
         for text in _core.library_signatures(self.name, given, made, params):
-            _parse(self.name, text, ins, outs)(ctx)
+            parse_rule(self.name, text, ins, outs)(ctx)
 
 
 def _counts(d: LibraryDefinition, ctx: SbpContext) -> dict[str, int]:

@@ -36,7 +36,7 @@ def missing(name: str) -> str | None:
     Returns ``None`` if there is no record of the name.
     """
     entry = entries.get(name)
-    if entry is not None and not entry._installed:
+    if entry is not None and not entry.record.installed:
         return (
             f"operator '{name}' is registered, but cannot be used yet: it lacks a way to compute, "
             'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
@@ -65,15 +65,8 @@ def absent(name: str, text: str) -> str:
     return f"{text}, did you mean '{near[0]}'?" if near else text
 
 
-#: Modules that define more when a name is first asked for: a user operator, or a method that they
-#: add to the context of gradient functions, ``GradContext.<name>``.
+#: User operators that modules define when a name is first asked for, and these modules.
 deferred: dict[str, str] = {}
-
-
-def load_deferred(name: str) -> None:
-    """Imports the module that defines the name, if there is one."""
-    if name in deferred:
-        import_on_demand(deferred[name])
 
 
 def definition(name: str) -> Any:
@@ -84,8 +77,8 @@ def definition(name: str) -> Any:
     rsnet.MXNetError
         There is none.
     """
-    if name not in user_operators:
-        load_deferred(name)
+    if name not in user_operators and name in deferred:
+        import_on_demand(deferred[name])
     try:
         return user_operators[name]
     except KeyError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import _core
 from ..parameter import Parameter
@@ -24,57 +24,55 @@ from .checks import (
 from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, named_inputs
 from .elementwise import OneBackward
 from .gradient import Rule, Source
-
-if TYPE_CHECKING:
-    from .attributes import Entry
+from .record import OperatorRecord
 
 
 class Translation:
     """The functions of a definition, which call those of the record's attributes."""
 
-    def __init__(self, entry: Entry) -> None:
-        self.entry, self.name, self.attr = entry, entry.name, entry.attr
+    def __init__(self, record: OperatorRecord) -> None:
+        self.record, self.name, self.attr = record, record.name, record.attr
 
     def _wrong(self, attribute: str, answer: Any, expected: str) -> Exception:
         return invalid(self.name, f"result of {attribute}", answer, expected)
 
     def definition(self) -> Definition:
         """The operator as the core takes it."""
-        param, struct = self.entry._param, self._struct()
+        param, struct = self.record.param, self._struct()
         schema = struct._schema if struct else _core.Schema([], open=param is not None)
         d = Definition(self.name, schema)
-        d.aliases = list(self.entry._aliases)
-        d.doc = self.entry._doc if struct else self.entry._doc + self._parameter_docs()
-        d.key_var_num_args = self.entry._key_var_num_args
+        d.aliases = list(self.record.aliases)
+        d.doc = self.record.doc if struct else self.record.doc + self._parameter_docs()
+        d.key_var_num_args = self.record.key_var_num_args
         d.input_docs = self._input_docs()
         d.make = self._make
-        for name in self.entry._attributes:
+        for name in self.record.attributes:
             if name in FIELDS:
                 field, value = FIELDS[name]
                 setattr(d, field, value(self, name))
-        d.kernels = [self._kernel(n, KERNELS[n]) for n in self.entry._attributes if n in KERNELS]
+        d.kernels = [self._kernel(n, KERNELS[n]) for n in self.record.attributes if n in KERNELS]
         # A backward operator is given the attrs of its forward node, whose facts are others.
         d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
         return d
 
     def _struct(self) -> type[Parameter] | None:
         """The parameters' class; ``None`` if a function parses them, or there are none."""
-        param = self.entry._param
+        param = self.record.param
         return param if isinstance(param, type) and issubclass(param, Parameter) else None
 
     def _parameter_docs(self) -> str:
-        if not self.entry._param_docs:
+        if not self.record.param_docs:
             return ""
-        fields = [f"{n} : {kind}\n    {doc}" for n, (kind, doc) in self.entry._param_docs.items()]
+        fields = [f"{n} : {kind}\n    {doc}" for n, (kind, doc) in self.record.param_docs.items()]
         return "\n\nParameters read by the operator itself:\n\n" + "\n".join(fields)
 
     def _input_docs(self) -> list[tuple[str, str, str]]:
-        inputs = [a for a in self.entry._arguments if "NDArray" in a[1] or "Symbol" in a[1]]
+        inputs = [a for a in self.record.arguments if "NDArray" in a[1] or "Symbol" in a[1]]
         if inputs:
             return inputs
-        if self.entry._key_var_num_args or self.entry._num_inputs == kVarg:
+        if self.record.key_var_num_args or self.record.num_inputs == kVarg:
             return ANY_INPUTS
-        count = self.entry._num_inputs if isinstance(self.entry._num_inputs, int) else 1
+        count = self.record.num_inputs if isinstance(self.record.num_inputs, int) else 1
         names: Sequence[str] = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
         if self.attr("FListInputNames") is not None:
             try:
@@ -82,11 +80,11 @@ class Translation:
                 names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
             except Exception:  # the names depend on parameters: only the signature suffers
                 pass
-        return named_inputs(names, self.entry._input_docs)
+        return named_inputs(names, self.record.input_docs)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
-        param, struct = self.entry._param, self._struct()
-        if param is None and self.entry._decorated:
+        param, struct = self.record.param, self._struct()
+        if param is None and self.record.decorated:
             refuse_parameters(self.name, given)
         attrs = Attrs(self.name, None, {k: str(v) for k, v in given.items()})
         if struct is not None:
@@ -129,15 +127,15 @@ class Translation:
         return found
 
     def _count(self, attrs: Attrs, which: str) -> int:
-        count = getattr(self.entry, "_num_" + which)
+        count = getattr(self.record, "num_" + which)
         if callable(count):
             what = f"result of the function of set_num_{which}"
-            return self.entry._number(what, count(attrs), int(which == "outputs"))
+            return self.record.number(what, count(attrs), int(which == "outputs"))
         return self._counted(attrs) if count == kVarg else count
 
     def _counted(self, attrs: Attrs) -> int:
         """How many inputs a call has, by the parameter that counts them."""
-        key = self.entry._key_var_num_args
+        key = self.record.key_var_num_args
         if key is None:
             counts = "name the parameter that counts them with set_key_var_num_args"
             raise fail(self.name, f"the number of inputs is op.kVarg (any number): {counts}")
@@ -145,7 +143,7 @@ class Translation:
         if n is None:
             n = attrs.dict.get(key)
             n = int(n) if n is not None and n.isdecimal() else n
-        return self.entry._number(f"number of inputs '{key}'", n, 0)
+        return self.record.number(f"number of inputs '{key}'", n, 0)
 
     def _names(self, attrs: Attrs, attribute: str, n: int, word: str) -> tuple[str, ...]:
         listed = self.attr(attribute)
@@ -212,7 +210,7 @@ class Translation:
 
     def _kernel(self, name: str, kind: KernelKind) -> KernelSpec:
         """The kernel of an attribute, whose function gets the attrs or the state."""
-        function, stateful = self.entry._attributes[name][1], kind.stateful
+        function, stateful = self.record.attributes[name][1], kind.stateful
         requests = self.attr("FResourceRequest")
         stateless = stateful and self.attr("FCreateOpState") is None
 
@@ -223,7 +221,7 @@ class Translation:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)
 
-        match, numpy = ("device", kind.device), self.entry._views[name] == "numpy"
+        match, numpy = ("device", kind.device), self.record.kernel_views[name] == "numpy"
         return KernelSpec(name, match, int(kind.extended), run, numpy)
 
     def gradient(self) -> Any:

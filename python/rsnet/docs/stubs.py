@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import ndarray, symbol
+from ..ndarray import _contrib
 from ..ndarray._methods import fluent_names
+from ..symbol import _control_flow
 from .registry import facts, names_of, operators, place_of
 
 #: Namespaces that have no file of their own.
 NAMESPACES = ("op", "contrib", "linalg", "image")
 #: Functions written by hand, by module and namespace: the file that has them.
-_WRITTEN = {("ndarray", "contrib"): ndarray._contrib, ("symbol", "contrib"): symbol._control_flow}
+_WRITTEN = {("ndarray", "contrib"): _contrib, ("symbol", "contrib"): _control_flow}
 
 _PLAIN = {
     "boolean": "_bool", "int": "_int", "int (non-negative)": "_int", "long": "_int",

@@ -6,6 +6,7 @@ import gzip
 import logging
 import math
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ __all__ = ["CSVIter", "LibSVMIter", "MNISTIter", "read_idx"]
 
 #: Kinds of elements by their code in the header of an idx file.
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+#: Axes that arrays of NumPy may have, of every version.
+_MOST_AXES = 32
 
 
 def read_idx(path: str) -> np.ndarray:
@@ -34,14 +38,16 @@ def read_idx(path: str) -> np.ndarray:
             data = file.read()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise file_error("cannot read", path, error) from error
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
-        raise MXNetError(f"{path}: the file begins with {data[:4]!r}, which is no idx file")
+        raise MXNetError(f"{path}: invalid first bytes {data[:4]!r}: expected those of an idx file")
     dtype, rank = np.dtype(IDX_TYPES[data[2]]), data[3]
+    if rank > _MOST_AXES:
+        raise MXNetError(f"{path}: invalid number of axes {rank}: expected at most {_MOST_AXES}")
     begin = 4 + 4 * rank
     if len(data) < begin:
-        raise MXNetError(f"{path}: the file ends within its header")
+        raise MXNetError(f"{path}: invalid size {len(data)}: expected a header of {begin} bytes")
     shape = struct.unpack(f">{rank}I", data[4:begin])
     size = math.prod(shape) * dtype.itemsize
     if len(data) - begin < size:
@@ -278,7 +284,7 @@ def _read_csv(path: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
     except ValueError as error:
         raise MXNetError(f"{path}:{number}: {error}") from error
     if not rows:
-        raise MXNetError(f"{path}: the file has no rows")
+        raise MXNetError(f"{path}: invalid number of rows 0: expected some")
     return np.stack(rows).reshape((len(rows), *shape))
 
 
@@ -358,7 +364,7 @@ def _read_libsvm(path: str, width: int) -> tuple[np.ndarray, np.ndarray]:
     except ValueError as error:
         raise MXNetError(f"{path}:{number}: {error}") from error
     if not rows:
-        raise MXNetError(f"{path}: the file has no rows")
+        raise MXNetError(f"{path}: invalid number of rows 0: expected some")
     return np.stack(rows), np.array(firsts, "float32")
 
 

@@ -103,9 +103,14 @@ class PrefetchingIter(BatchesOfOthers):
             return False
         parts = [b for b in batches if b is not None]
         if len(parts) != self.n_iter:
-            raise ValueError("the iterators differ in their number of batches")
+            ended = self.n_iter - len(parts)
+            raise ValueError(
+                "invalid number of batches: expected the same of all iterators; "
+                f"{ended} of {self.n_iter} have ended"
+            )
         if len({b.pad for b in parts}) != 1:
-            raise ValueError(f"the iterators differ in padding: {[b.pad for b in parts]}")
+            pads = [b.pad for b in parts]
+            raise ValueError(f"invalid padding {pads}: expected the same of all iterators")
         self.current_batch = DataBatch(
             [a for b in parts for a in b.data],
             [a for b in parts for a in b.label or []],

@@ -63,7 +63,7 @@ def batch_size_of(descs: Sequence[DataDesc]) -> int:
         if axis >= 0:
             sizes[desc.name] = desc.shape[axis]
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"all data must have the same batch size, got {sizes}")
+        raise ValueError(f"invalid batch sizes {sizes}: expected the same for all data")
     return next(iter(sizes.values()), 0)
 
 
@@ -350,7 +350,10 @@ class DataParallelExecutorGroup:
         train = self.for_training if is_train is None else is_train
         if isinstance(data_batch, list):  # one batch a device
             if len(data_batch) != len(self.execs):
-                raise ValueError(f"{len(data_batch)} batches for {len(self.execs)} devices")
+                raise ValueError(
+                    f"invalid number of batches {len(data_batch)}: expected {len(self.execs)}, one "
+                    "for each device"
+                )
             names = [*self.data_names, *self.label_names]
             inputs = [
                 {

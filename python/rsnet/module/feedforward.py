@@ -99,14 +99,14 @@ class FeedForward:
             raise TypeError(f"invalid data {x!r:.100}: expected an array or an iterator of batches")
         if y is None:
             if is_train:
-                raise ValueError("y must be specified when X is numpy.ndarray")
+                raise ValueError("invalid y None: expected labels, as X is an array")
             y = np.zeros(x.shape[0])
         labels = y.asnumpy() if isinstance(y, NDArray) else np.asarray(y)
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = labels.ravel()
         if labels.ndim != 1 or x.shape[0] != labels.shape[0]:
             raise ValueError(
-                f"label must be 1D of {x.shape[0]} rows as in the data, got {labels.shape}"
+                f"invalid shape {labels.shape} of y: expected ({x.shape[0]},), a label for each row"
             )
         size = min(x.shape[0], self.numpy_batch_size)
         last = "roll_over" if is_train else "pad"

@@ -183,8 +183,8 @@ class SequentialModule(BaseModule):
                 names = module.data_names
                 if len(names) != len(shapes):
                     raise AssertionError(
-                        f"layer {i} takes {len(names)} data arrays, "
-                        f"the layer before gives {len(shapes)}"
+                        f"layer {i}: invalid number of data arrays {len(shapes)} of the layer "
+                        f"before: expected {len(names)}"
                     )
                 shapes = [(name, tuple(desc[1])) for name, desc in zip(names, shapes, strict=True)]
             module.bind(

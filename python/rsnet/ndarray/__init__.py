@@ -27,8 +27,6 @@ _register.add_namespaces()
 
 from . import (  # noqa: E402
     _arithmetic,
-    _contrib,
-    _contrib_updates,
     _creation,
     _io,
     _methods,
@@ -62,6 +60,3 @@ for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
 _methods.install_fluent(_sys.modules[__name__])
-for _module in (_contrib, _contrib_updates):
-    _module.install(_sys.modules[f"{__name__}.contrib"])
-del _module

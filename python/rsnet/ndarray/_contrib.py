@@ -281,9 +281,3 @@ def rand_zipfian(
         return op.log((wide + 2) / (wide + 1)) * (num_sampled / whole)
 
     return samples, expected(true_classes.as_in_context(samples.context)), expected(samples)
-
-
-def install(module: Any) -> None:
-    """Adds the functions to ``nd.contrib``."""
-    for name in __all__:
-        setattr(module, name, globals()[name])

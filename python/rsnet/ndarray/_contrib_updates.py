@@ -202,9 +202,3 @@ def multi_mp_lamb_update(
         num_tensors=num_tensors or len(weights),
         **kwargs,
     )
-
-
-def install(module: Any) -> None:
-    """Adds the functions to ``nd.contrib``."""
-    for name in __all__:
-        setattr(module, name, globals()[name])

@@ -34,8 +34,20 @@ def _home(name: str) -> tuple[str, str]:
     return "op", name
 
 
-# What `nd.sparse` has beside operators.
-_SPARSE_CLASSES = ("BaseSparseNDArray", "CSRNDArray", "RowSparseNDArray")
+# What namespaces have beside operators, and the modules that define it, loaded at first use.
+WRITTEN: dict[str, dict[str, str]] = {
+    namespace: {name: module for module, names in modules.items() for name in names.split()}
+    for namespace, modules in {
+        "sparse": {"_sparse": "BaseSparseNDArray CSRNDArray RowSparseNDArray"},
+        "contrib": {
+            "_contrib": "boolean_mask cond foreach isfinite isinf isnan rand_zipfian while_loop",
+            "_contrib_updates": """
+                adamw_update mp_adamw_update multi_adamw_update multi_lamb_update
+                multi_mp_adamw_update multi_mp_lamb_update
+            """,
+        },
+    }.items()
+}
 
 
 def _operator(namespace: str, short: str) -> str | None:
@@ -49,7 +61,8 @@ def _operator(namespace: str, short: str) -> str | None:
 def names(module: types.ModuleType, namespace: str) -> list[str]:
     """The names in the module of a namespace: those of its operators as well."""
     places = (_home(name) for name in _core.operator_names() if not name.startswith("_backward"))
-    return sorted({*vars(module), *(short for home, short in places if home == namespace)})
+    written = WRITTEN.get(namespace, ())
+    return sorted({*vars(module), *written, *(at for home, at in places if home == namespace)})
 
 
 def member(module: types.ModuleType, namespace: str, name: str) -> Any:
@@ -64,9 +77,12 @@ def member(module: types.ModuleType, namespace: str, name: str) -> Any:
 
 
 def get(module: types.ModuleType, namespace: str, name: str) -> Any:
-    """As :func:`member`, with an error if there is no such operator."""
-    if namespace == "sparse" and name in _SPARSE_CLASSES:
-        return getattr(import_on_demand(f"{_PACKAGE}._sparse"), name)
+    """As :func:`member`, with what is written by hand, and an error if there is none of both."""
+    written = WRITTEN.get(namespace, {}).get(name)
+    if written is not None:
+        found = getattr(import_on_demand(f"{_PACKAGE}.{written}"), name)
+        setattr(module, name, found)
+        return found
     found = member(module, namespace, name)
     if found is None:
         text = f"module '{module.__name__}' has no attribute {name!r}"

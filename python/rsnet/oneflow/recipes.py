@@ -1,7 +1,7 @@
 """What gradient functions in OneFlow's words use: recipes, and the operator that is differentiated.
 
 A recipe describes one operator of the backward graph, which is built when a gradient first asks for
-it. Importing this module adds the methods to the context of gradient functions.
+it. Importing this module gives the methods to the contexts of gradient functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from .._operators.checks import fail, unknown
 from .._operators.gradient import GradEntry
 from .._operators.user.conf import Conf
-from .._operators.user.gradient import GradContext
+from .._operators.user.gradient import GradContext, use_context
 from .builder import OperatorBuilder
 
 
@@ -60,23 +60,33 @@ class ForwardOp:
         return self.name
 
 
-def define(ctx: GradContext, name: str, recipe: Callable[[RecipeBuilder], BuiltOp]) -> None:
-    """``ctx.DefineOp``: names a recipe."""
-    if name in ctx.added:
-        raise fail(f"gradient of {ctx.op_name}", f"operator '{name}' is defined twice")
-    ctx.added[name] = recipe
+class OneflowGradContext(GradContext):
+    """The context of gradient functions, with OneFlow's words."""
+
+    def _recipes(self) -> dict[str, Any]:
+        made: dict[str, Any] = vars(self).setdefault("_recipes_by_name", {})
+        return made
+
+    def define(self, name: str, recipe: Callable[[RecipeBuilder], BuiltOp]) -> None:
+        """Names a recipe."""
+        if name in self._recipes():
+            raise fail(f"gradient of {self.op_name}", f"operator '{name}' is defined twice")
+        self._recipes()[name] = recipe
+
+    def get(self, name: str) -> Any:
+        """The operator of a recipe, built the first time."""
+        recipes = self._recipes()
+        if name not in recipes:
+            raise unknown(f"gradient of {self.op_name}", "operator", name, recipes)
+        if not isinstance(recipes[name], BuiltOp):
+            recipes[name] = recipes[name](RecipeBuilder(self, name))
+        return recipes[name]
+
+    def FwOp(self) -> ForwardOp:
+        """The operator that is differentiated."""
+        return ForwardOp(self)
+
+    DefineOp, GetOp = define, get
 
 
-def get(ctx: GradContext, name: str) -> Any:
-    """``ctx.GetOp``: the operator of a recipe, built the first time."""
-    if name not in ctx.added:
-        raise unknown(f"gradient of {ctx.op_name}", "operator", name, ctx.added)
-    if not isinstance(ctx.added[name], BuiltOp):
-        ctx.added[name] = ctx.added[name](RecipeBuilder(ctx, name))
-    return ctx.added[name]
-
-
-for _name, _method in {
-    "define": define, "get": get, "DefineOp": define, "GetOp": get, "FwOp": lambda ctx: ForwardOp(ctx)
-}.items():  # fmt: skip
-    setattr(GradContext, _name, _method)
+use_context(OneflowGradContext)

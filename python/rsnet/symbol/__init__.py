@@ -22,6 +22,7 @@ import numpy as np
 
 from .. import _core
 from .._mxnet_names import why_missing_in as _why_missing_in
+from .._on_demand import import_on_demand as _import_on_demand
 from ..base import _Null  # noqa: F401  the default that signatures name
 from . import operators as _operators  # adds arithmetic to Symbol
 from .register import create as _create
@@ -34,6 +35,10 @@ if TYPE_CHECKING:  # stubs of what `__getattr__` makes
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 
 
+# Of `contrib` beside operators; loaded at first use.
+_CONTROL_FLOW = ("cond", "foreach", "while_loop")
+
+
 class _Namespace(ModuleType):
     """The operators whose names begin with one of some prefixes, under their short names."""
 
@@ -44,24 +49,27 @@ class _Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        namespace = self.__name__.rpartition(".")[2]
+        if name in _CONTROL_FLOW and namespace == "contrib":
+            found = getattr(_import_on_demand(f"{__package__}._control_flow"), name)
+            setattr(self, name, found)
+            return found
         for prefix in self._prefixes:
             if _core.registry_version(prefix + name) is not None:
                 return _function(prefix + name)
-        namespace = self.__name__.rpartition(".")[2]
         text = f"{self.__name__} has no operator '{name}'"
         raise AttributeError(_why_missing_in(namespace, name) or text)
 
     def __dir__(self) -> list[str]:
-        written = [name for name in vars(self) if not name.startswith("_")]
-        return sorted(
-            written
-            + [
-                name[len(prefix) :]
-                for name in _core.operator_names()
-                for prefix in self._prefixes
-                if name.startswith(prefix) and len(name) > len(prefix)
-            ]
-        )
+        names = [name for name in vars(self) if not name.startswith("_")]
+        names += _CONTROL_FLOW if self.__name__.endswith(".contrib") else ()
+        names += [
+            name[len(prefix) :]
+            for name in _core.operator_names()
+            for prefix in self._prefixes
+            if name.startswith(prefix) and len(name) > len(prefix)
+        ]
+        return sorted(set(names))
 
 
 _NAMESPACES = {
@@ -75,9 +83,7 @@ _NAMESPACES = {
 for _name, _prefixes in _NAMESPACES.items():
     globals()[_name] = sys.modules[f"{__name__}.{_name}"] = _Namespace(_name, _prefixes)
 
-from . import _control_flow, random  # noqa: E402, F401
-
-_control_flow.install(sys.modules[f"{__name__}.contrib"])
+from . import random  # noqa: E402, F401
 
 
 def __getattr__(name: str) -> Any:

@@ -324,9 +324,3 @@ def cond(
         else_input_locs=places[2],
     )
     return like(trees[0], list(found))
-
-
-def install(module: Any) -> None:
-    """Adds the functions to ``sym.contrib``."""
-    for name in __all__:
-        setattr(module, name, globals()[name])

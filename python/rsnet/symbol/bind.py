@@ -141,7 +141,7 @@ class Binding:
         check_shared(shared_exec)
         if stype_dict and any(s != "default" for s in stype_dict.values()):
             raise NotImplementedError(
-                f"stype_dict {stype_dict}: only the storage type 'default' exists"
+                f"invalid stype_dict {stype_dict}: expected the storage type 'default'"
             )
         names = argument_names(self._handle.list_arguments())
         reqs = simple_reqs("simple_bind", grad_req, names)
@@ -330,7 +330,7 @@ class _SharedArrays:
     ) -> NDArray:
         arr = held.get(name)
         if arr is None:
-            raise MXNetError(f"shared_exec has no argument '{name}'")
+            raise MXNetError(f"invalid shared_exec: expected one that has the argument '{name}'")
         if arr.shape != shape or arr.dtype != dtype:
             raise MXNetError(
                 f"argument '{name}' of shared_exec has shape {arr.shape} and dtype "

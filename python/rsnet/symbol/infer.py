@@ -162,6 +162,7 @@ class Inference:
         expected = self._handle.list_arguments()
         if len(args) > len(expected):
             raise ValueError(
-                f"{len(args)} positional values for the {len(expected)} arguments {expected}"
+                f"invalid number of values {len(args)}: expected at most {len(expected)}, for the "
+                f"arguments {', '.join(expected)}"
             )
         return expected[: len(args)], list(args)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from ..base import shown
 from .register import create, function
 from .symbol import Symbol
 
@@ -38,7 +39,7 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
             return create(op, op, [], {}, given, symbol_name, attr)
         if len(symbols) != len(defaults):
             raise ValueError(
-                f"Distribution parameters of {name} must all be numbers or all be symbols"
+                f"{name}: invalid parameters {shown(given)}: expected all numbers or all symbols"
             )
         params = {k: v for k, v in given.items() if k not in parameters}
         op = f"_sample_{suffix}"

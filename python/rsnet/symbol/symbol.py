@@ -114,22 +114,21 @@ class Symbol(Inference, Binding):
         if isinstance(index, builtins.slice):
             picked = [self[i] for i in range(*index.indices(len(self)))]
             if not picked:
-                raise IndexError("the slice of the symbol is empty")
+                text = f"invalid slice {index}: expected one that holds any of {len(self)} outputs"
+                raise IndexError(text)
             return Group(picked)
         if isinstance(index, str):
             found = [i for i, output in enumerate(self.list_outputs()) if output == index]
             if len(found) != 1:
-                what = "no output has the name" if not found else "several outputs have the name"
-                raise ValueError(f'{what} "{index}"; the outputs are {self.list_outputs()}')
+                names = ", ".join(self.list_outputs())
+                raise ValueError(f"invalid index {index!r}: expected the name of one of: {names}")
             index = found[0]
         if not isinstance(index, (int, np.integer)) or isinstance(index, bool):
             raise TypeError(f"invalid index {shown(index)}: expected an integer, a name or a slice")
         if index >= len(self):
-            raise IndexError(f"index {index} is beyond the {len(self)} outputs of the symbol")
+            raise IndexError(f"invalid index {index}: expected 0 to {len(self) - 1}")
         if index < 0:
-            raise MXNetError(
-                f"output index {index} is negative; the symbol has {len(self)} outputs"
-            )
+            raise MXNetError(f"invalid index {index}: expected 0 to {len(self) - 1}")
         return Symbol(self._handle.output(int(index)))
 
     def list_arguments(self) -> list[str]:
@@ -434,7 +433,7 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     ['y_output']
     """
     if not isinstance(json_str, str):
-        raise TypeError("fname required to be string")
+        raise TypeError(f"invalid json_str {shown(json_str)}: expected a string")
     if re.match(r"\s*\[\s*\{", json_str):
         import json  # few files hold a list
 
@@ -470,7 +469,7 @@ def load(fname: str, allow_unknown: bool = False) -> Any:
     `allow_unknown` is that of `load_json`.
     """
     if not isinstance(fname, str):
-        raise TypeError("fname need to be string")
+        raise TypeError(f"invalid fname {shown(fname)}: expected a string")
     try:
         with open(fname, encoding="utf-8") as source:
             text = source.read()

@@ -112,7 +112,8 @@ class InferContext(_Context):
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
         first: TensorDesc = ins[0] if ins else TensorDesc(None, None)
-        outs = [TensorDesc(first._shape, first.dtype) for _ in conf.facts.outputs]
+        shape = first._shape  # noqa: SLF001  of this file; `shape` raises if it is unknown
+        outs = [TensorDesc(shape, first.dtype) for _ in conf.facts.outputs]
         super().__init__(conf, ins, outs)
 
 

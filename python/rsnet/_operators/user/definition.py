@@ -178,7 +178,7 @@ class UserOpDefinition:
             if listed:
                 counts = self._listed("arg_counts", listed, self.inputs)
             elif total >= 0:
-                counts = self._share_out(total)
+                counts = self.share_out(total)
         if not self._has_fixed_outputs:
             listed = next(more)
             least = [0 if a.optional else a.count for a in self.outputs]
@@ -193,7 +193,7 @@ class UserOpDefinition:
             raise invalid(self.name, f"sum of {key}", sum(counts), f"at most {MOST_OPERANDS}")
         return {a.name: n for a, n in zip(args, counts)}
 
-    def _share_out(self, total: int) -> dict[str, int]:
+    def share_out(self, total: int) -> dict[str, int]:
         """Counts from the number of all inputs: it decides them if one argument is variable, or if
         optional ones are filled in order. It is ambiguous if several take any number.
         """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import registry
-from ..checks import TYPES, fail, invalid
+from ..._on_demand import import_on_demand
+from ..checks import TYPES, fail, invalid, nearest
 from ..gradient import GradEntry, Rule, Source
 from .conf import Conf
 from .contexts import InputDesc, TensorDesc, _Context
@@ -16,10 +16,8 @@ class GradContext(_Context):
     """What a gradient function sees.
 
     ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the
-    function at once, and only if that input needs a gradient. Other modules may add methods.
+    function at once, and only if that input needs a gradient.
     """
-
-    __slots__ = ("op_name", "results", "bound", "rule", "added", "_needed", "_grads", "_specs")
 
     def __init__(
         self, conf: Conf, rule: Rule, name: str, needed: list[bool], specs: Sequence[Any] = ()
@@ -30,17 +28,16 @@ class GradContext(_Context):
         self._grads = rule.entries(Source.OUT_GRAD, n_out)
         self.rule, self._needed, self._specs = rule, needed, specs
         self.op_name = name or conf.definition.name
-        #: What methods that other modules add keep here.
-        self.added: dict[str, Any] = {}
         self.results: list[GradEntry | None] = [None] * len(needed)
         self.bound = [False] * len(needed)
 
     def __getattr__(self, name: str) -> Any:
-        registry.load_deferred(f"GradContext.{name}")
-        added = getattr(type(self), name, None)
-        if added is None:
-            raise AttributeError(f"GradContext has no attribute {name!r}", name=name)
-        return added.__get__(self)
+        if name in further_words and type(self) is GradContext:
+            import_on_demand(further_words[name])
+            self.__class__ = _chosen[-1]
+            return getattr(self, name)
+        text = f"GradContext has no attribute {name!r}"
+        raise AttributeError(text + nearest(name, dir(GradContext)), name=name)
 
     def _input(self, arg: str, i: int) -> int:
         return self.conf.position(arg, i, self.conf.definition.inputs)
@@ -91,6 +88,17 @@ class GradContext(_Context):
         return InputDesc(tuple(spec[0]), TYPES[spec[1]])
 
 
+#: Methods of a context that another module defines in a subclass, and that module. A context
+#: becomes one of that class when such a method is asked for.
+further_words: dict[str, str] = {}
+_chosen: list[type[GradContext]] = [GradContext]
+
+
+def use_context(cls: type[GradContext]) -> None:
+    """Gradient functions get contexts of this class from now on."""
+    _chosen[:] = [cls]
+
+
 def gradient_rule(d: Any) -> Callable[..., Any]:
     """The core's gradient rule of a user operator."""
 
@@ -101,7 +109,7 @@ def gradient_rule(d: Any) -> Callable[..., Any]:
         if d.grad is None:
             raise fail(where, f"gradient function not found (attributes {conf.attrs})")
         program = Rule()
-        ctx = GradContext(conf, program, name, list(needed), specs)
+        ctx = _chosen[-1](conf, program, name, list(needed), specs)
         d.grad(ctx)
         for i, (bound, wanted) in enumerate(zip(ctx.bound, needed)):
             if wanted and not bound:
