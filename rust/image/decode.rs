@@ -149,7 +149,7 @@ fn from_inks(samples: &[u8]) -> Vec<u8> {
     for inks in samples.chunks_exact(4) {
         let black = u32::from(inks[3]);
         rgb.extend(
-            inks[..3].iter().map(|&ink| (black - ((255 - u32::from(ink)) * black >> 8)) as u8),
+            inks[..3].iter().map(|&ink| (black - (((255 - u32::from(ink)) * black) >> 8)) as u8),
         );
     }
     rgb
