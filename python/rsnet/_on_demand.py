@@ -7,6 +7,11 @@ fork is over.
 
 from __future__ import annotations
 
+# Both register handlers of forks in pairs. Python takes the list of those to run before a fork at
+# its begin, that of those to run after it at its end: if the first of these modules' imports falls
+# between, half of a pair runs, and releases a lock that nobody holds.
+import concurrent.futures.thread  # noqa: F401
+import logging  # noqa: F401
 import os
 import threading
 from importlib import import_module
@@ -54,27 +59,17 @@ class _Imports:
 
 
 _imports = _Imports()
-_forks_are_watched = False
 
-
-def _watch_forks() -> None:
-    """Lets forks wait for imports on demand, from the first one on."""
-    global _forks_are_watched
-    if _forks_are_watched:
-        return
-    # Its handler acquires a lock that modules want while they are imported. What is registered
-    # later runs earlier before a fork: so the wait for imports ends before that lock is taken.
-    import logging  # noqa: F401
-
-    os.register_at_fork(
-        before=_imports.before_fork,
-        after_in_parent=_imports.in_parent,
-        after_in_child=_imports.in_child,
-    )
-    _forks_are_watched = True
+# Registered when rsnet is imported, because the first import on demand may run beside a fork. What
+# is registered later runs earlier before a fork: so the wait for imports ends before the locks of
+# `logging` and of `concurrent.futures` are taken, which modules want while they are imported.
+os.register_at_fork(
+    before=_imports.before_fork,
+    after_in_parent=_imports.in_parent,
+    after_in_child=_imports.in_child,
+)
 
 
 def import_on_demand(name: str) -> ModuleType:
     """The module of this name, as :func:`importlib.import_module` gives it."""
-    _watch_forks()
     return _imports.run(name)
