@@ -215,6 +215,14 @@ impl Error {
         self
     }
 
+    /// Adds a line to the message.
+    pub fn with_note(self, note: &str) -> Self {
+        self.edit(|e| {
+            e.message.push_str("\n  ");
+            e.message.push_str(note);
+        })
+    }
+
     /// Names the operator and the node where the error arose; an empty name says nothing. The layer
     /// that owns the node calls this. A place named before stays: an error can pass through
     /// several operators, one calling another, and the innermost is where it arose.

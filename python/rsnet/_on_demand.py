@@ -54,6 +54,9 @@ class _Imports:
 
 
 _imports = _Imports()
+
+#: Gives one element, to the thread that registers the handlers.
+_first = iter((True,))
 _forks_are_watched = False
 
 
@@ -62,16 +65,22 @@ def _watch_forks() -> None:
     global _forks_are_watched
     if _forks_are_watched:
         return
-    # Its handler acquires a lock that modules want while they are imported. What is registered
-    # later runs earlier before a fork: so the wait for imports ends before that lock is taken.
+    # Both register handlers of forks in pairs, and are imported now for two reasons. Python takes
+    # the list of those to run before a fork when it begins, and the list of those to run after it
+    # when it ends: if these modules were imported while a fork waits for an import on demand, half
+    # of a pair would run, and release a lock that nobody holds. And what is registered later runs
+    # earlier before a fork: so the wait for imports ends before the locks of these modules are
+    # taken, which others want while they are imported.
+    import concurrent.futures.thread
     import logging  # noqa: F401
 
-    os.register_at_fork(
-        before=_imports.before_fork,
-        after_in_parent=_imports.in_parent,
-        after_in_child=_imports.in_child,
-    )
-    _forks_are_watched = True
+    if next(_first, False):
+        os.register_at_fork(
+            before=_imports.before_fork,
+            after_in_parent=_imports.in_parent,
+            after_in_child=_imports.in_child,
+        )
+        _forks_are_watched = True
 
 
 def import_on_demand(name: str) -> ModuleType:

@@ -5,6 +5,7 @@
 //! given. A joint sweep infers both at once, for operators whose shapes and dtypes depend on each
 //! other.
 
+mod assume;
 mod inferred;
 mod joint;
 mod seed;
@@ -143,6 +144,14 @@ struct Sweeper<'a, F> {
     done: Vec<bool>,
     ins: Vec<F>,
     outs: Vec<F>,
+    /// What was learnt since something was assumed, so that it can be taken back.
+    undo: Option<Undo<F>>,
+}
+
+/// Facts as they were before, by entry, and nodes that were not done.
+struct Undo<F> {
+    facts: Vec<(usize, F)>,
+    done: Vec<usize>,
 }
 
 impl<F: Fact> Sweep for Sweeper<'_, F> {
@@ -170,7 +179,36 @@ impl<F: Fact> Sweep for Sweeper<'_, F> {
 impl<'a, F: Fact> Sweeper<'a, F> {
     fn new(graph: &'a Graph, facts: &'a mut [F]) -> Self {
         let done = graph.nodes.iter().map(Node::is_variable).collect();
-        Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
+        Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new(), undo: None }
+    }
+
+    /// Notes from now on what changes.
+    fn begin(&mut self) {
+        self.undo = Some(Undo { facts: Vec::new(), done: Vec::new() });
+    }
+
+    /// Ends what `begin` began; the changes stay, or are taken back.
+    fn end(&mut self, keeps: bool) {
+        let Some(undo) = self.undo.take().filter(|_| !keeps) else { return };
+        undo.facts.into_iter().rev().for_each(|(at, fact)| self.facts[at] = fact);
+        undo.done.into_iter().for_each(|id| self.done[id] = false);
+    }
+
+    /// Takes over a fact about an entry; `true` if it is new.
+    fn learn_at(&mut self, at: usize, fact: &F) -> Result<bool> {
+        let before = self.undo.is_some().then(|| self.facts[at].clone());
+        let learnt = self.facts[at].learn(fact);
+        if let (Some(undo), Some(before), Ok(true) | Err(_)) = (&mut self.undo, before, &learnt) {
+            undo.facts.push((at, before));
+        }
+        learnt
+    }
+
+    fn set_done(&mut self, id: usize, done: bool) {
+        if let (Some(undo), true) = (&mut self.undo, done && !self.done[id]) {
+            undo.done.push(id);
+        }
+        self.done[id] = done;
     }
 
     /// Loads the known facts of the node's inputs and outputs, for a rule.
@@ -192,13 +230,15 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         for (i, e) in node.inputs.iter().enumerate() {
             complete &= self.ins[i].known();
             let at = self.graph.entry_id(*e);
-            learnt |= self.facts[at].learn(&self.ins[i]).map_err(|e| self.explain(e, node, op))?;
+            let fact = std::mem::replace(&mut self.ins[i], F::unknown());
+            learnt |= self.learn_at(at, &fact).map_err(|e| self.explain(e, node, op))?;
         }
         for (i, at) in self.graph.entries_of(id).enumerate() {
             complete &= self.outs[i].known();
-            learnt |= self.facts[at].learn(&self.outs[i]).map_err(|e| self.explain(e, node, op))?;
+            let fact = std::mem::replace(&mut self.outs[i], F::unknown());
+            learnt |= self.learn_at(at, &fact).map_err(|e| self.explain(e, node, op))?;
         }
-        self.done[id] = complete;
+        self.set_done(id, complete);
         Ok(learnt)
     }
 
@@ -210,9 +250,9 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         for (e, at) in inputs.iter().zip(self.graph.entries_of(id)) {
             let like = self.facts[self.graph.entry_id(*e)].clone();
             complete &= like.known();
-            learnt |= self.facts[at].learn(&like)?;
+            learnt |= self.learn_at(at, &like)?;
         }
-        self.done[id] = complete;
+        self.set_done(id, complete);
         Ok(learnt)
     }
 

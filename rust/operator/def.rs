@@ -31,14 +31,16 @@ pub type InferShapeFn =
 /// The same for dtypes.
 pub type InferTypeFn =
     Arc<dyn Fn(&Attrs, &mut [Option<DType>], &mut [Option<DType>]) -> Result<bool> + Send + Sync>;
-/// Shapes and dtypes at once: the shapes of all inputs are known and the dtype of at least one.
-/// Fills in the other dtypes and all of the outputs.
+/// Shapes and dtypes at once, where the shapes of all inputs are known. Fills in dtypes of inputs
+/// that follow, and the outputs; while the dtype of an input is unknown, an error says that none
+/// fits the known ones. Returns the dtypes that it demands of unknown inputs where it has the
+/// choice, or nothing: other operators may have a say in them.
 pub type InferBothFn = Arc<
     dyn Fn(
             &Attrs,
             (&[Shape], &mut [Option<DType>]),
             (&mut [Shape], &mut [Option<DType>]),
-        ) -> Result<()>
+        ) -> Result<Vec<Option<DType>>>
         + Send
         + Sync,
 >;

@@ -4,8 +4,9 @@ use super::abi;
 use super::call::call;
 use super::decl::OpDecl;
 use super::frame::{Frame, Said, Slot};
-use super::learn::learn_types;
+use super::learn::{Learnt, demands, learn_types};
 use super::parse::with_parsed;
+use super::remember::Accepted;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, Listed, OpDef, infer};
@@ -104,6 +105,11 @@ fn assign_shapes(slots: &mut [Shape], learnt: &[Slot], names: &[String]) -> Resu
     Ok(())
 }
 
+fn assign_all(slots: &mut [Shape], shapes: &[Shape], names: &[String]) -> Result<()> {
+    let mut pairs = slots.iter_mut().zip(shapes).zip(names);
+    pairs.try_for_each(|((slot, shape), name)| infer::assign_shape(slot, name, shape))
+}
+
 fn assign_types(slots: &mut [Option<DType>], learnt: &[Slot], names: &[String]) -> Result<()> {
     for ((slot, new), name) in slots.iter_mut().zip(learnt).zip(names) {
         if let Some(dtype) = new.dtype {
@@ -137,6 +143,32 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
     def.infer_both = Some(Arc::new(move |attrs, ins, outs| both(attrs, &own, ins, outs, &names)));
 }
 
+/// Learns dtypes of inputs that are unknown, with the shapes of the outputs: what `infer` sets
+/// becomes known, and of the others the answer says what it accepts. Asks once for inputs of which
+/// more and more becomes known.
+fn learn(
+    attrs: &Attrs,
+    op: &Arc<OpDecl>,
+    (shapes, types): (&[Shape], &mut [Option<DType>]),
+    n_outputs: usize,
+) -> Result<Accepted> {
+    if let Some(answer) = with_parsed(attrs, op, |p| p.remembered.learnt(shapes, types))? {
+        return answer;
+    }
+    let question = types.to_vec();
+    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, shapes, types, n_outputs);
+    let answer =
+        learn_types(types, &arguments(attrs, op)?, &ask).map(|Learnt { said, accepted }| {
+            let shapes =
+                |said: Said| said.tensors[1].iter().map(|slot| slot.shape.clone()).collect();
+            (accepted, said.map(shapes))
+        });
+    if *types == *question {
+        with_parsed(attrs, op, |p| p.remembered.keep_learnt(shapes, types, &answer))?;
+    }
+    answer
+}
+
 /// Shapes by `infer`. Many rules look at dtypes, which a question about shapes alone does not tell:
 /// those are supposed that the rule accepts.
 fn shapes_alone(
@@ -149,14 +181,19 @@ fn shapes_alone(
     if !ins.iter().all(Shape::is_known) {
         return Ok(false);
     }
-    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, ins, types, outs.len());
     let mut types = vec![None; ins.len()];
-    let supposed = learn_types(&mut types, &arguments(attrs, op)?, &ask)?;
-    let complete = || if types.iter().all(Option::is_some) { ask(&types) } else { Ok(None) };
-    let Some(said) = supposed.map_or_else(complete, |said| Ok(Some(said)))? else {
-        return Ok(false);
+    let (_, supposed) = learn(attrs, op, (ins, &mut types), outs.len())?;
+    let shapes = match supposed {
+        Some(shapes) => shapes,
+        None if types.iter().all(Option::is_some) => {
+            let Some(said) = ask_infer(attrs, op, ins, &types, outs.len())? else {
+                return Ok(false);
+            };
+            said.tensors[1].iter().map(|slot| slot.shape.clone()).collect()
+        }
+        None => return Ok(false),
     };
-    assign_shapes(outs, &said.tensors[1], &names.to_vec(attrs))?;
+    assign_all(outs, &shapes, &names.to_vec(attrs))?;
     Ok(outs.iter().all(Shape::is_known))
 }
 
@@ -171,14 +208,18 @@ fn types_alone(
     if !ins.is_empty() && ins.iter().all(Option::is_none) {
         return Ok(false);
     }
-    let n = ins.len();
-    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, &unknown(n), types, outs.len());
-    // What it refuses, it may accept when shapes are known.
-    let _ = learn_types(ins, &arguments(attrs, op)?, &ask);
+    let shapes = unknown(ins.len());
     if ins.iter().any(Option::is_none) {
-        return Ok(false);
+        // What it refuses, it may accept when shapes are known.
+        if let Ok((accepted, _)) = learn(attrs, op, (&shapes, ins), outs.len()) {
+            let demanded = demands(ins, &accepted);
+            ins.copy_from_slice(&demanded);
+        }
+        if ins.iter().any(Option::is_none) {
+            return Ok(false);
+        }
     }
-    let Some(said) = ask(ins)? else { return Ok(false) };
+    let Some(said) = ask_infer(attrs, op, &shapes, ins, outs.len())? else { return Ok(false) };
     assign_types(outs, &said.tensors[1], &names.to_vec(attrs))?;
     Ok(outs.iter().all(Option::is_some))
 }
@@ -190,23 +231,23 @@ fn both(
     (in_shapes, in_types): (&[Shape], &mut [Option<DType>]),
     (out_shapes, out_types): (&mut [Shape], &mut [Option<DType>]),
     names: &Listed<String>,
-) -> Result<()> {
+) -> Result<Vec<Option<DType>>> {
     let n = out_shapes.len();
-    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, in_shapes, types, n);
     if in_types.iter().any(Option::is_none) {
-        let supposed = learn_types(in_types, &arguments(attrs, op)?, &ask);
+        let (accepted, shapes) = learn(attrs, op, (in_shapes, in_types), n)?;
         if in_types.iter().any(Option::is_none) {
-            // The shapes are those of likely dtypes; the dtypes stay unknown. A refusal is reported
-            // once they are known.
-            let Ok(Some(said)) = supposed else { return Ok(()) };
-            return assign_shapes(out_shapes, &said.tensors[1], &names.to_vec(attrs));
+            // The shapes are those of accepted dtypes; the dtypes stay unknown.
+            if let Some(shapes) = shapes {
+                assign_all(out_shapes, &shapes, &names.to_vec(attrs))?;
+            }
+            return Ok(demands(in_types, &accepted));
         }
     }
     let (ins, outs) = ((in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
     if with_parsed(attrs, op, |p| p.remembered.both(ins, outs))? {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let said = ask(in_types)?.ok_or_else(|| {
+    let said = ask_infer(attrs, op, in_shapes, in_types, n)?.ok_or_else(|| {
         Error::value("infer has no answer although shapes and dtypes of all inputs are known")
     })?;
     let names = names.to_vec(attrs);
@@ -214,7 +255,8 @@ fn both(
     assign_shapes(out_shapes, &said.tensors[1], &names)?;
     assign_types(out_types, &said.tensors[1], &names)?;
     let outs = (&*out_shapes, &*out_types);
-    with_parsed(attrs, op, |p| p.remembered.keep_both((in_shapes, in_types), outs))
+    with_parsed(attrs, op, |p| p.remembered.keep_both((in_shapes, in_types), outs))?;
+    Ok(Vec::new())
 }
 
 /// Which argument each input is of; where the library lists the names, each is one by itself.

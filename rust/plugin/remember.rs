@@ -1,7 +1,9 @@
 //! What a library answered last about one set of attributes. Its answers depend on attributes,
 //! shapes and dtypes alone (`plugin.h`), so that a repeated call need not ask again.
 
+use super::learn::candidates;
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::lock::Lock;
 use crate::operator::InplacePair;
 use crate::shape::Shape;
@@ -9,6 +11,17 @@ use smallvec::SmallVec;
 
 /// Few items of each of two sides, the inputs and the outputs.
 type Sides<T> = [SmallVec<[T; 3]>; 2];
+
+/// Dtypes of all inputs that are accepted, and the shapes of the outputs, unless more has to be
+/// known for them.
+pub type Accepted = (Vec<Option<DType>>, Option<Vec<Shape>>);
+
+/// What was learnt of inputs of unknown dtypes.
+struct Learnt {
+    shapes: SmallVec<[Shape; 3]>,
+    types: Vec<Option<DType>>,
+    answer: Result<Accepted>,
+}
 
 /// The last answers, each asked for and kept under a lock that nobody waits for: a thread that
 /// finds it taken asks the library.
@@ -18,6 +31,7 @@ pub struct Remembered {
     types: Lock<Option<Sides<DType>>>,
     /// With the dtypes, where an operator infers both at once.
     both: Lock<Option<(Sides<Shape>, Sides<DType>)>>,
+    learnt: Lock<Option<Learnt>>,
     /// With the number of kernels that were asked: another library may add one.
     pairs: Lock<Option<(usize, Vec<InplacePair>)>>,
 }
@@ -57,6 +71,37 @@ impl Remembered {
     pub fn keep_both(&self, ins: (&[Shape], &[Option<DType>]), outs: (&[Shape], &[Option<DType>])) {
         let types = || [ins.1, outs.1].map(|side| side.iter().flatten().copied().collect());
         keep(&self.both, || ([ins.0.into(), outs.0.into()], types()));
+    }
+
+    /// What was learnt of these inputs, or of the same while less was known of their dtypes.
+    pub fn learnt(&self, shapes: &[Shape], types: &[Option<DType>]) -> Option<Result<Accepted>> {
+        let kept = self.learnt.try_lock()?;
+        let known = kept.as_ref()?;
+        let says_more = |(old, new): (&Option<DType>, &Option<DType>)| old.is_none() || old == new;
+        let same = *known.shapes == *shapes && known.types.len() == types.len();
+        if !same || !known.types.iter().zip(types).all(says_more) {
+            return None;
+        }
+        let holds = match &known.answer {
+            Ok((accepted, _)) => types.iter().zip(accepted).all(says_more),
+            // What is known now has been tried.
+            Err(_) => {
+                let tried = candidates(&known.types);
+                candidates(types).iter().all(|dtype| tried.contains(dtype))
+            }
+        };
+        holds.then(|| known.answer.clone())
+    }
+
+    pub fn keep_learnt(
+        &self,
+        shapes: &[Shape],
+        types: &[Option<DType>],
+        answer: &Result<Accepted>,
+    ) {
+        let learnt =
+            || Learnt { shapes: shapes.into(), types: types.to_vec(), answer: answer.clone() };
+        keep(&self.learnt, learnt);
     }
 
     /// In-place pairs that this many kernels proposed.
@@ -112,6 +157,7 @@ fn give_types(known: &Sides<DType>, ins: &[Option<DType>], outs: &mut [Option<DT
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn an_answer_is_given_to_the_same_question_only() {
@@ -149,5 +195,25 @@ mod tests {
         assert_eq!(kept.pairs(1, || vec![pair]).len(), 1);
         assert_eq!(kept.pairs(1, || panic!("known")).len(), 1);
         assert_eq!(kept.pairs(2, Vec::new).len(), 0);
+    }
+
+    #[test]
+    fn what_was_learnt_holds_for_inputs_of_which_more_is_known() {
+        use DType::{F32, F64, I32, I64};
+        let kept = Remembered::default();
+        let shapes = [Shape::new(&[2]), Shape::new(&[3])];
+        let recalled = |types: [Option<DType>; 2]| kept.learnt(&shapes, &types).map(|a| a.is_ok());
+        assert_eq!(recalled([None, None]), None);
+        kept.keep_learnt(&shapes, &[None, None], &Ok((vec![Some(F32), Some(I32)], None)));
+        assert_eq!(recalled([None, None]), Some(true));
+        assert_eq!(recalled([Some(F32), None]), Some(true));
+        assert_eq!(recalled([None, Some(I64)]), None, "another dtype than was accepted");
+        assert!(kept.learnt(&shapes[..1], &[None]).is_none());
+        kept.keep_learnt(&shapes, &[None, None], &Err(Error::value("refused")));
+        assert_eq!(recalled([Some(I64), None]), Some(false));
+        assert_eq!(recalled([Some(F64), None]), None, "not tried yet");
+        kept.keep_learnt(&shapes, &[Some(F64), None], &Err(Error::value("refused")));
+        assert_eq!(recalled([None, None]), None, "less is known");
+        assert_eq!(recalled([Some(F64), Some(I32)]), Some(false));
     }
 }

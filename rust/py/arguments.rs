@@ -21,6 +21,16 @@ pub enum Face {
     Symbol,
 }
 
+impl Face {
+    /// What an input is, in errors.
+    fn kind(self) -> &'static str {
+        match self {
+            Face::Array => "an NDArray",
+            Face::Symbol => "a Symbol",
+        }
+    }
+}
+
 /// The function of an operator: what its arguments are called.
 #[pyclass(frozen, module = "rsnet._core")]
 pub struct OpFunction {
@@ -247,16 +257,28 @@ impl OpFunction {
     }
 
     /// Puts arrays of arguments that were given by name in order, and says how many each has. Those
-    /// without a name are shared out among the arguments that were not named.
+    /// without a name are shared out among the arguments that were not named. `None` among them
+    /// holds its place: the argument is absent.
     pub fn settle<'py>(&self, py: Python<'py>, args: &mut Arguments<'py>) -> PyResult<()> {
-        if args.grouped.is_empty() {
+        let is_none =
+            |value: &Option<Bound<'_, PyAny>>| value.as_ref().is_some_and(|v| v.is_none());
+        let none = args.inputs.iter().position(is_none).filter(|_| self.variadic);
+        if let Some(at) = none.filter(|_| self.op.arguments.is_empty()) {
+            return Err(PyTypeError::new_err(format!(
+                "{}() got None for array {at}: expected {}",
+                self.name,
+                self.face.kind()
+            )));
+        }
+        if args.grouped.is_empty() && none.is_none() {
             return Ok(());
         }
         let counts = self.op.schema.fields.iter().position(|f| f.name == ARG_COUNTS);
         let (Some(counts), false) = (counts, args.params.iter().any(|p| Some(p.0) == counts))
         else {
+            let what = if args.grouped.is_empty() { "None for an array" } else { "arrays by name" };
             return Err(PyTypeError::new_err(format!(
-                "{}() got both arrays by name and {ARG_COUNTS}",
+                "{}() got both {what} and {ARG_COUNTS}",
                 self.name
             )));
         };
@@ -265,10 +287,39 @@ impl OpFunction {
         for (at, arrays) in args.grouped.drain(..) {
             all[at] = arrays;
         }
+        for (argument, arrays) in self.op.arguments.iter().zip(&mut all) {
+            self.drop_absent(argument, arrays)?;
+        }
         let lengths = PyTuple::new(py, all.iter().map(Vec::len))?;
         args.params.push((counts, lengths.into_any()));
         args.inputs = all.into_iter().flatten().map(Some).collect();
         Ok(())
+    }
+
+    /// Takes `None` in the place of an optional argument's arrays for its absence.
+    fn drop_absent(
+        &self,
+        argument: &CountedArg,
+        arrays: &mut Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let absent = arrays.iter().filter(|v| v.is_none()).count();
+        if absent == 0 {
+            return Ok(());
+        }
+        if argument.optional && absent == arrays.len() && absent == argument.count {
+            arrays.clear();
+            return Ok(());
+        }
+        let (name, kind) = (&argument.name, self.face.kind());
+        Err(PyTypeError::new_err(match (argument.optional, arrays.len()) {
+            (false, 1) => {
+                format!("{}() got None for the input '{name}': expected {kind}", self.name)
+            }
+            _ => format!(
+                "{}() got None among the arrays of the input '{name}': expected {kind} for each",
+                self.name
+            ),
+        }))
     }
 
     /// Arrays without a name, by argument: those of `named` have none of them.
@@ -345,19 +396,26 @@ impl OpFunction {
     }
 
     /// Inputs given by name after a missing one must be where the operator, with these parameters,
-    /// has them.
+    /// has them, and `None` only where it has none.
     pub fn check_gaps(&self, attrs: &Attrs, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
         let is_given = |a: &Option<Bound<'_, PyAny>>| a.as_ref().is_some_and(|v| !v.is_none());
         let names = self.op.inputs(attrs);
-        let given = self.inputs.iter().zip(given).filter(|g| is_given(g.1));
-        if let Some(((name, _), missing)) = given.zip(&names).find(|((name, _), n)| name != n) {
+        let known = names.join(", ");
+        let arrays = self.inputs.iter().zip(given).filter(|g| is_given(g.1));
+        if let Some(((name, _), missing)) = arrays.zip(&names).find(|((name, _), n)| name != n) {
             return Err(PyTypeError::new_err(format!(
-                "{}() got the array '{name}' but not '{missing}', its inputs are {}",
-                self.name,
-                names.join(", ")
+                "{}() got the array '{name}' but not '{missing}', its inputs are {known}",
+                self.name
             )));
         }
-        Ok(())
+        let mut absent = self.inputs.iter().zip(given).filter(|g| g.1.is_some() && !is_given(g.1));
+        match absent.find(|(name, _)| names.contains(name)) {
+            Some((name, _)) => Err(PyTypeError::new_err(format!(
+                "{}() got None for the input '{name}', its inputs are {known}",
+                self.name
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Puts the named arrays where the operator, with these parameters, has inputs of their names.

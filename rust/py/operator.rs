@@ -291,10 +291,10 @@ fn infer_both(
     (out_shapes, out_types): (&mut [Shape], &mut [Option<DType>]),
     in_names: &[String],
     out_names: &[String],
-) -> Result<()> {
+) -> Result<Vec<Option<DType>>> {
     // The function takes float32 where nothing is known, which is for who asks to choose.
     if !in_types.is_empty() && in_types.iter().all(Option::is_none) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let (new_ins, shapes, new_outs): (Names, Vec<Vec<i64>>, Names) = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, in_shapes)?, type_names(in_types));
@@ -304,7 +304,8 @@ fn infer_both(
         infer::assign_shape(slot, name, &Shape::new(dims))?;
     }
     assign_types(in_types, new_ins, in_names)?;
-    assign_types(out_types, new_outs, out_names)
+    assign_types(out_types, new_outs, out_names)?;
+    Ok(Vec::new())
 }
 
 /// In-place pairs, attributes of input variables, native accumulation, and resources.

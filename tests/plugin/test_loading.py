@@ -278,6 +278,32 @@ def test_a_fork_does_not_take_what_an_import_on_demand_waits_for(tmp_path):
     assert printed(code) == "1"
 
 
+def test_a_fork_beside_imports_runs_handlers_in_pairs(tmp_path):
+    """A handler that is registered while a fork waits for imports would run after it alone."""
+    (tmp_path / "registers.py").write_text(
+        "import __main__, time\n__main__.started.set()\ntime.sleep(0.5)\n"
+        "import concurrent.futures.thread, logging\n"
+    )
+    code = f"""
+        import os, sys, threading
+        import rsnet as mx
+        mx.__path__.append({str(tmp_path)!r})
+        mx._ON_DEMAND["registers"] = "registers"
+        problems = []
+        sys.unraisablehook = lambda problem: problems.append(problem.exc_value)
+        started = threading.Event()
+        thread = threading.Thread(target=lambda: mx.registers)
+        thread.start()
+        started.wait()
+        child = os.fork()
+        if child == 0:
+            os._exit(len(problems))
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), problems)
+    """
+    assert printed(code) == "0 []"
+
+
 def test_what_is_wrong_with_a_definition_is_not_swallowed(monkeypatch):
     """An operator that the builder cannot have is listed with the reason; any other failure is one
     of `load_library`.

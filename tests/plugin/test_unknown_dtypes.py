@@ -1,5 +1,6 @@
 """Inputs without a dtype: float32, or what the operator's inference demands, in any order."""
 
+import ctypes
 import itertools
 
 import numpy as np
@@ -166,3 +167,106 @@ def test_what_fits_no_dtype_says_why():
         )
     with pytest.raises(mx.MXNetError, match="dt_take_di: .*i: int64"):
         nd.dt_take_di(nd.ones(3), nd.ones(3))
+
+
+#: `counts_asked()` tells how often infer was asked. The inputs of `dt_turns` take turns.
+COUNTED = """
+#include "oneflow/core/framework/framework.h"
+#include <atomic>
+static std::atomic<int64_t> asked{0};
+extern "C" int64_t counts_asked() { return asked; }
+namespace oneflow {
+namespace {
+using namespace user_op;
+Maybe<void> LikeFirst(InferContext* ctx) {
+  *ctx->OutputShape("y", 0) = ctx->InputShape("x", 0);
+  *ctx->OutputDType("y", 0) = ctx->InputDType("x", 0);
+  return Maybe<void>::Ok();
+}
+Maybe<void> Never(InferContext* ctx) {
+  ++asked;
+  CHECK_OR_RETURN(ctx->InputDType("x", 0) == DataType::kUInt8) << "never";
+  return LikeFirst(ctx);
+}
+Maybe<void> Turns(InferContext* ctx) {
+  for (int k = 0; k < ctx->input_size("x"); ++k) {
+    CHECK_OR_RETURN(ctx->InputDType("x", k) == (k % 2 ? DataType::kInt64 : DataType::kFloat))
+        << "in turns";
+  }
+  return LikeFirst(ctx);
+}
+class Nothing final : public OpKernel {
+  void Compute(KernelComputeContext*) const override {}
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+}  // namespace
+#define OPERATOR(NAME, INFER, INPUTS)                                     \\
+  REGISTER_USER_OP(NAME).INPUTS.Output("y").SetTensorDescInferFn(INFER);  \\
+  REGISTER_USER_KERNEL(NAME).SetCreateFn<Nothing>().SetIsMatchedHob(HobTrue());
+OPERATOR("dt_never", Never, InputWithMinimum("x", 1))
+OPERATOR("dt_turns", Turns, InputWithMinimum("x", 1))
+OPERATOR("dt_any", LikeFirst, Input("x"))
+#define DEMANDS(NAME, TYPE)                                                          \\
+  OPERATOR(NAME, [](InferContext* ctx) -> Maybe<void> {                              \\
+    CHECK_OR_RETURN(ctx->InputDType("x", 0) == DataType::TYPE) << "x: " #TYPE;       \\
+    return LikeFirst(ctx);                                                           \\
+  }, Input("x"))
+DEMANDS("dt_int32", kInt32)
+DEMANDS("dt_int64", kInt64)
+}  // namespace oneflow
+"""
+
+
+@pytest.fixture(scope="module")
+def counted():
+    path = compiled_text(COUNTED)
+    mx.load_library(path)
+    count = ctypes.CDLL(str(path)).counts_asked
+    count.restype = ctypes.c_int64
+    return count
+
+
+def bound_dtypes(y, **given):
+    shapes = dict.fromkeys(y.list_arguments(), (2,))
+    return dtypes(y.simple_bind(mx.cpu(), type_dict=given, **shapes, grad_req="null"))
+
+
+def test_what_is_refused_is_searched_for_once_a_bind(counted):
+    for n in (20, 60):
+        y = sym.dt_never(*(sym.var(f"v{k}") for k in range(n)))
+        before = counted()
+        with pytest.raises(mx.MXNetError, match="never"):
+            bound_dtypes(y)
+        assert 0 < counted() - before < 3000  # the bounds of one search, whatever the inputs
+
+
+def test_inputs_of_one_argument_that_take_turns(counted):
+    for n in (2, 8, 12, 51):
+        y = sym.dt_turns(*(sym.var(f"v{k}") for k in range(n)))
+        expected = {f"v{k}": "int64" if k % 2 else "float32" for k in range(n)}
+        assert bound_dtypes(y) == expected
+
+
+def test_a_shared_variable_gets_a_dtype_that_all_operators_take(counted):
+    d, i = sym.var("d"), sym.var("i")
+    take, wide, narrow = sym.dt_integers_id(i, d), sym.dt_int64(i), sym.dt_int32(i)
+    for nodes, expected in [((take, wide), "int64"), ((take, narrow), "int32")]:
+        for order in itertools.permutations(nodes):
+            assert bound_dtypes(sym.Group(list(order))) == {"d": "float32", "i": expected}
+    for between in (sym.identity, sym.dt_any, lambda x: sym.dt_any(sym.dt_any(x))):
+        y = sym.dt_integers_id(between(i), d)
+        assert bound_dtypes(y) == {"d": "float32", "i": "int32"}
+        assert bound_dtypes(y, d="float64") == {"d": "float64", "i": "int32"}
+        assert bound_dtypes(sym.dt_int64(between(i))) == {"i": "int64"}
+
+
+def test_errors_name_the_dtypes_that_were_assumed(counted):
+    i = sym.var("i")
+    with pytest.raises(mx.MXNetError) as caught:
+        bound_dtypes(sym.Group([sym.dt_int32(i), sym.dt_int64(i)]))
+    text = str(caught.value)
+    assert "dtypes of the inputs: x int32" in text
+    assert "assumed dtypes: 'i' int32; give others by type_dict" in text
+    with pytest.raises(mx.MXNetError) as caught:
+        bound_dtypes(sym.dt_int64(i), i="int32")
+    assert "x: kInt64" in str(caught.value) and "assumed" not in str(caught.value)

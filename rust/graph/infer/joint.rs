@@ -1,15 +1,16 @@
 //! Shapes and dtypes inferred jointly, for operators where they depend on each other.
 
+use super::assume::Assumptions;
 use super::{Fact, Sweep, Sweeper};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::static_graph::{Entry, Graph};
+use crate::graph::static_graph::Graph;
 use crate::operator::{InferBothFn, OpDef};
 use crate::shape::Shape;
 
 impl Graph {
-    /// Infers shapes and dtypes (one of each per entry) jointly. Variables of unknown dtype become
-    /// float32.
+    /// Infers shapes and dtypes (one of each per entry) jointly. What operators demand of variables
+    /// of unknown dtype comes first; the others become float32.
     pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
         let mut joint = Joint::new(self, shapes, types);
         joint.reach_fixed_point()?;
@@ -17,40 +18,17 @@ impl Graph {
             joint.untyped = Untyped::Asked;
             joint.reach_fixed_point()?;
         }
-        let variables = (0..self.nodes.len()).filter(|&id| self.nodes[id].is_variable());
-        let mut untyped: Vec<usize> = variables.map(|id| self.entries_of(id).start).collect();
-        untyped.retain(|&at| joint.types.facts[at].is_none());
-        if untyped.is_empty() {
-            return Ok(());
-        }
-        let readers = self.readers();
-        while !untyped.is_empty() {
-            let mut later = Vec::new();
-            for at in untyped.iter().copied() {
-                if joint.types.facts[at].is_none() {
-                    // What a rule demands of it counts first; it may need shapes for that.
-                    match joint.is_read_by_a_waiting_rule(&readers[at]) {
-                        true => later.push(at),
-                        false => joint.suppose(at, &readers)?,
-                    }
-                }
-            }
-            if later.len() == untyped.len() {
-                joint.suppose(later.remove(0), &readers)?;
-            }
-            untyped = later;
-        }
-        Ok(())
+        joint.assume_the_rest()
     }
 
     /// Do shapes and dtypes of any node depend on each other?
-    fn has_joint_rules(&self) -> bool {
+    pub(super) fn has_joint_rules(&self) -> bool {
         self.nodes.iter().any(|n| n.op.as_ref().is_some_and(|op| op.infer_both.is_some()))
     }
 
     /// By entry: the nodes that have it for an input, and their backward nodes, whose outputs are
     /// like it.
-    fn readers(&self) -> Vec<Vec<usize>> {
+    pub(super) fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers = vec![Vec::new(); self.num_entries()];
         for (id, node) in self.nodes.iter().enumerate() {
             let forward = node.backward_of.map_or(&[][..], |f| &self.nodes[f as usize].inputs);
@@ -89,9 +67,10 @@ enum Untyped {
 
 /// Sweeps over shapes and dtypes at once.
 pub(super) struct Joint<'a> {
-    shapes: Sweeper<'a, Shape>,
-    types: Sweeper<'a, Option<DType>>,
+    pub(super) shapes: Sweeper<'a, Shape>,
+    pub(super) types: Sweeper<'a, Option<DType>>,
     untyped: Untyped,
+    pub(super) assumptions: Assumptions,
 }
 
 impl<'a> Joint<'a> {
@@ -101,7 +80,7 @@ impl<'a> Joint<'a> {
         types: &'a mut [Option<DType>],
     ) -> Self {
         let (shapes, types) = (Sweeper::new(graph, shapes), Sweeper::new(graph, types));
-        Joint { shapes, types, untyped: Untyped::Waits }
+        Joint { shapes, types, untyped: Untyped::Waits, assumptions: Assumptions::default() }
     }
 
     /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
@@ -109,49 +88,6 @@ impl<'a> Joint<'a> {
         for node in first..self.shapes.graph.nodes.len() {
             if self.shapes.graph.nodes[node].mirror_of.is_none() {
                 self.visit(node)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Does any of the nodes have a joint rule that could not be asked yet, for want of shapes?
-    fn is_read_by_a_waiting_rule(&self, readers: &[usize]) -> bool {
-        let graph = self.shapes.graph;
-        readers.iter().any(|&id| {
-            let node = &graph.nodes[id];
-            let unknown = |e: &Entry| !self.shapes.facts[graph.entry_id(*e)].known();
-            node.op.as_ref().is_some_and(|op| op.infer_both.is_some())
-                && node.inputs.iter().any(unknown)
-        })
-    }
-
-    /// Takes an entry to be float32.
-    fn suppose(&mut self, at: usize, readers: &[Vec<usize>]) -> Result<()> {
-        self.types.facts[at] = Some(DType::F32);
-        self.spread(at, readers)
-    }
-
-    /// Propagates a new fact about an entry to the adjacent nodes, and onwards. Visits only the
-    /// nodes that the fact reaches, so a graph of many variables costs no more than a few sweeps.
-    fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
-        let graph = self.shapes.graph;
-        let mut queued = vec![from];
-        while let Some(at) = queued.pop() {
-            let made = std::iter::once(graph.entry(at).node as usize);
-            for id in made.chain(readers[at].iter().copied()) {
-                if self.shapes.done[id] && self.types.done[id] {
-                    continue;
-                }
-                let inputs = graph.nodes[id].inputs.iter().map(|e| graph.entry_id(*e));
-                let entries: Vec<usize> = inputs.chain(graph.entries_of(id)).collect();
-                let fact =
-                    |joint: &Self, e: usize| (joint.shapes.facts[e].clone(), joint.types.facts[e]);
-                let before: Vec<_> = entries.iter().map(|&e| fact(self, e)).collect();
-                if self.visit(id)? {
-                    let learnt = entries.iter().zip(&before);
-                    let learnt = learnt.filter(|(e, before)| fact(self, **e) != **before);
-                    queued.extend(learnt.map(|(e, _)| *e));
-                }
             }
         }
         Ok(())
@@ -171,9 +107,17 @@ impl<'a> Joint<'a> {
         if waits || !shapes.ins.iter().all(Fact::known) {
             return if supposes && !some_type { shapes.visit(id) } else { Ok(false) };
         }
+        let is_open = !types.ins.iter().all(Fact::known);
         let mut out_shapes = vec![Shape::unknown(); shapes.outs.len()];
-        rule(&node.attrs, (&shapes.ins, &mut types.ins), (&mut out_shapes, &mut types.outs))
-            .map_err(|e| shapes.explain(e, node, op))?;
+        let outs = (&mut *out_shapes, &mut *types.outs);
+        if let Err(error) = rule(&node.attrs, (&shapes.ins, &mut types.ins), outs) {
+            if is_open && !self.assumptions.counts_refusals() {
+                // It is reported once the dtypes are known, or by the rule of shapes alone.
+                return if supposes && !some_type { shapes.visit(id) } else { Ok(false) };
+            }
+            let error = shapes.explain(error, node, op).with_note(&types.list_inputs(id));
+            return Err(self.assumptions.refused(error, is_open));
+        }
         if supposes && !some_type && !out_shapes.iter().all(Fact::known) {
             // A rule without an answer may still have one about shapes alone, or an error.
             return shapes.visit(id);
@@ -197,9 +141,10 @@ impl Sweep for Joint<'_> {
 
     fn visit(&mut self, id: usize) -> Result<bool> {
         let node = &self.shapes.graph.nodes[id];
-        match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
+        let learnt = match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
             Some((op, rule)) => self.visit_both(id, op, rule),
-            None => Ok(self.shapes.visit(id)? | self.types.visit(id)?),
-        }
+            None => self.shapes.visit(id).and_then(|new| Ok(new | self.types.visit(id)?)),
+        };
+        learnt.map_err(|error| self.naming_assumptions(error, id))
     }
 }

@@ -268,6 +268,29 @@ class TShape : public Tuple<dim_t> {
     std::copy(begin(), end(), shape.shape_);
     return shape;
   }
+  // All axes but the last as one.
+  mshadow::Shape<2> FlatTo2D() const {
+    int last = static_cast<int>(ndim()) - 1;
+    if (last < 0) return mshadow::Shape2(1, 1);
+    return mshadow::Shape2(Extent(0, last), Extent(last, last + 1));
+  }
+  // The axes before axis_begin, those up to axis_end, and those after it, as one each.
+  mshadow::Shape<3> FlatTo3D(size_t axis_begin, size_t axis_end) const {
+    if (axis_begin > axis_end || axis_end >= ndim()) {
+      throw rsnet::Failure("FlatTo3D(" + std::to_string(axis_begin) + ", " +
+                           std::to_string(axis_end) + ") of a shape of " + std::to_string(ndim()) +
+                           " axes");
+    }
+    int begin = static_cast<int>(axis_begin), end = static_cast<int>(axis_end) + 1;
+    return mshadow::Shape3(Extent(0, begin), Extent(begin, end),
+                           Extent(end, static_cast<int>(ndim())));
+  }
+  mshadow::Shape<3> FlatTo3D(size_t axis) const { return FlatTo3D(axis, axis); }
+
+ private:
+  mshadow::index_t Extent(int begin, int end) const {
+    return static_cast<mshadow::index_t>(ProdShape(begin, end));
+  }
 };
 
 template <typename T>
@@ -330,57 +353,6 @@ inline rsnet_dtype TypeOf(int flag) {
   if (flag < 0 || flag > 7) return {0, 0, 0};
   return types[flag];
 }
-
-// An array of a call.
-class TBlob {
- public:
-  TBlob() = default;
-  explicit TBlob(const rsnet_tensor& t)
-      : dptr_(rsnet_data(&t)),
-        shape_(t.shape, t.shape + t.ndim),
-        type_flag_(FlagOf(t.dtype)),
-        dev_mask_(t.device.device_type) {}
-
-  void* dptr_ = nullptr;
-  TShape shape_;
-  int type_flag_ = -1;
-
-  int dev_mask() const { return dev_mask_; }
-  int ndim() const { return static_cast<int>(shape_.ndim()); }
-  index_t size(int i) const { return shape_[i]; }
-  size_t Size() const { return shape_.Size(); }
-  bool CheckContiguous() const { return true; }
-  template <typename DType>
-  DType* dptr() const {
-    CHECK_EQ(mshadow::DataType<DType>::kFlag, type_flag_)
-        << "(TBlob.get_with_shape: data type do not match specified type)";
-    return static_cast<DType*>(dptr_);
-  }
-  template <typename xpu, int dim, typename DType>
-  mshadow::Tensor<xpu, dim, DType> get(mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), shape_.get<dim>()};
-  }
-  template <typename xpu, int dim, typename DType>
-  mshadow::Tensor<xpu, dim, DType> get_with_shape(const mshadow::Shape<dim>& shape,
-                                                  mshadow::Stream<xpu>* = nullptr) const {
-    CHECK_EQ(shape.Size(), Size()) << "(the new shape has another number of elements)";
-    return {dptr<DType>(), shape};
-  }
-  template <typename xpu, typename DType>
-  mshadow::Tensor<xpu, 1, DType> FlatTo1D(mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), mshadow::Shape1(static_cast<index_t>(Size()))};
-  }
-  // All axes but the last as one.
-  template <typename xpu, typename DType>
-  mshadow::Tensor<xpu, 2, DType> FlatTo2D(mshadow::Stream<xpu>* = nullptr) const {
-    index_t last = ndim() == 0 ? 1 : shape_[ndim() - 1];
-    index_t rows = last == 0 ? 0 : static_cast<index_t>(Size()) / last;
-    return {dptr<DType>(), mshadow::Shape2(rows, last)};
-  }
-
- private:
-  int dev_mask_ = RSNET_CPU;
-};
 
 // ---- Assignments of inference ------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 #define RSNET_MXNET_PARAM_HPP
 
 #include <rsnet/mxnet/base.hpp>
+#include <rsnet/mxnet/blob.hpp>
 
 namespace dmlc {
 

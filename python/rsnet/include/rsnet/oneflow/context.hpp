@@ -176,6 +176,7 @@ class Context {
   AttrResult<T> attr(const std::string& name) const {
     return Attr<T>(name);
   }
+  const Context& user_op_conf() const { return *this; }
   const std::string& op_name() const { return args_.op; }
   const std::string& op_type_name() const { return args_.op; }
   const ArgPairs& inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
@@ -310,10 +311,7 @@ class UserOpDefWrapper {
   const Arguments& args_;
 };
 
-class UserOpConfWrapper : public Context {
- public:
-  using Context::Context;
-};
+using UserOpConfWrapper = Context;
 
 // ---- Arrays of a running kernel ----------------------------------------------------------------
 
@@ -370,6 +368,18 @@ class KernelComputeContext : public Context {
     const rsnet_tensor* all = side == RSNET_INPUT ? call_->in : call_->out;
     return Kept({side, at}, all[at], arg);
   }
+  // The array's shape and dtype, which live as long as the context; nullptr if it is absent.
+  const TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) {
+    const Tensor* tensor = Tensor4ArgNameAndIndex(arg, i);
+    if (tensor == nullptr) return nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto [at, is_new] = descs_.try_emplace(tensor);
+    if (is_new) {
+      at->second.set_shape(tensor->shape());
+      at->second.set_data_type(tensor->data_type());
+    }
+    return &at->second;
+  }
   DeviceCtx* device_ctx() { return &device_ctx_; }
   DeviceType device_type() const { return static_cast<DeviceType>(call_->device.device_type); }
   const rsnet_args* raw() const { return call_; }
@@ -393,6 +403,7 @@ class KernelComputeContext : public Context {
   const rsnet_args* call_;
   DeviceCtx device_ctx_;
   std::map<std::pair<int32_t, int32_t>, Tensor> tensors_;  // by side and number
+  std::map<const Tensor*, TensorDesc> descs_;
 };
 
 // What a kernel is created with.

@@ -82,7 +82,7 @@ struct GetSbpFnUtil {
 
 struct TensorDescInferFnUtil {
   static Maybe<void> Unchanged(InferContext* ctx) {
-    const auto [first, i] = ctx->inputs().at(0);
+    const auto& [first, i] = FirstInput(ctx);
     const Shape shape = ctx->InputShape(first, i);
     for (const auto& [name, index] : ctx->inputs()) {
       CHECK_EQ_OR_RETURN(ctx->InputShape(name, index), shape);
@@ -91,11 +91,17 @@ struct TensorDescInferFnUtil {
     return UnchangedDataType(ctx);
   }
   static Maybe<void> UnchangedDataType(InferContext* ctx) {
-    const auto [first, i] = ctx->inputs().at(0);
+    const auto& [first, i] = FirstInput(ctx);
     for (const auto& [name, index] : ctx->outputs()) {
       *ctx->OutputDType(name, index) = ctx->InputDType(first, i);
     }
     return Maybe<void>::Ok();
+  }
+
+ private:
+  static const ArgPairs::value_type& FirstInput(InferContext* ctx) {
+    if (!ctx->inputs().empty()) return ctx->inputs()[0];
+    throw rsnet::Failure("TensorDescInferFnUtil::Unchanged: the operator has no inputs");
   }
 };
 

@@ -141,6 +141,7 @@ class Shape {
   }
   bool operator==(const Shape& other) const { return dim_vec() == other.dim_vec(); }
   bool operator!=(const Shape& other) const { return !(*this == other); }
+  void ToShape(Shape* shape) const { *shape = *this; }
   std::string ToString() const { return rsnet::list_text(dim_vec()); }
   std::string DebugStr() const { return ToString(); }
 
