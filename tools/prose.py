@@ -241,7 +241,7 @@ def prose_lines(path: Path, text: str) -> set[int]:
 
 def text_ends(text: str) -> set[int]:
     """Numbers of the lines of Rust code on which a text reaches beyond the last column."""
-    found = set()
+    found: set[int] = set()
     for match in RUST_TOKEN.finditer(text):
         if match[0].startswith(("//", "'")):
             continue

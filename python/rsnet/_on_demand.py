@@ -71,7 +71,7 @@ def _watch_forks() -> None:
     # of a pair would run, and release a lock that nobody holds. And what is registered later runs
     # earlier before a fork: so the wait for imports ends before the locks of these modules are
     # taken, which others want while they are imported.
-    import concurrent.futures.thread
+    import concurrent.futures.thread  # noqa: F401
     import logging  # noqa: F401
 
     if next(_first, False):

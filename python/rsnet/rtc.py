@@ -83,6 +83,11 @@ def _texts(what: str, given: str | Sequence[str]) -> tuple[str, ...]:
     return texts
 
 
+def _refusal(kernel: str, what: str, got: Any, expected: str) -> ValueError:
+    shown = f"of type {type(got).__name__}" if isinstance(got, NDArray) else f"'{got}'"
+    return ValueError(f"{kernel}: invalid {what} {shown}: expected {expected}")
+
+
 class CudaModule:
     r"""Source of kernels, compiled by NVRTC (through CuPy) for each device that runs them.
 
@@ -199,18 +204,18 @@ class CudaKernel:
             of the driver, and a fault of the kernel, are raised by the next wait.
         """
         if not isinstance(ctx, Context) or ctx.device_type != "gpu":
-            raise self._invalid("ctx", ctx, "a gpu context")
+            raise _refusal(self._name, "ctx", ctx, "a gpu context")
         if len(args) != len(self._parameters):
-            raise self._invalid("number of arguments", len(args), str(len(self._parameters)))
+            raise _refusal(self._name, "number of arguments", len(args), str(len(self._parameters)))
         given = [self._argument(p, a, ctx) for p, a in zip(self._parameters, args, strict=True)]
         blocks = self._extents("grid_dims", grid_dims, _MOST_BLOCKS)
         threads = self._extents("block_dims", block_dims, _MOST_THREADS)
         if threads[0] * threads[1] * threads[2] > _MOST_THREADS_OF_A_BLOCK:
-            raise self._invalid(
-                "block_dims", threads, f"{_MOST_THREADS_OF_A_BLOCK} threads at most"
+            raise _refusal(
+                self._name, "block_dims", threads, f"{_MOST_THREADS_OF_A_BLOCK} threads at most"
             )
         if not 0 <= shared_mem < 2**31:
-            raise self._invalid("shared_mem", shared_mem, "bytes from 0 to 2**31 - 1")
+            raise _refusal(self._name, "shared_mem", shared_mem, "bytes from 0 to 2**31 - 1")
         number = ctx.device_id
         _core.cuda_launch(
             number, self._handle(number), self._name, given, blocks, threads, int(shared_mem)
@@ -234,22 +239,24 @@ class CudaKernel:
         if not parameter.is_array:
             return self._number(parameter, given)
         if not isinstance(given, NDArray):
-            raise self._invalid(parameter.name, given, f"an array of {parameter.dtype}")
+            raise _refusal(self._name, parameter.name, given, f"an array of {parameter.dtype}")
         if given.context != ctx:
-            raise self._invalid(f"device of {parameter.name}", given.context, str(ctx))
+            raise _refusal(self._name, f"device of {parameter.name}", given.context, str(ctx))
         if np.dtype(given.dtype) != parameter.dtype:
-            raise self._invalid(f"dtype of {parameter.name}", given.dtype, str(parameter.dtype))
+            raise _refusal(
+                self._name, f"dtype of {parameter.name}", given.dtype, str(parameter.dtype)
+            )
         return given, parameter.is_read
 
     def _number(self, parameter: _Parameter, given: Any) -> bytes:
         expected = f"a number that fits {parameter.dtype}"
         value = given.item() if isinstance(given, np.generic) else given
         if not isinstance(value, (int, float)):
-            raise self._invalid(parameter.name, given, expected)
+            raise _refusal(self._name, parameter.name, given, expected)
         if parameter.dtype.kind in "iu":
             limits = np.iinfo(parameter.dtype)
             if value % 1 != 0 or not limits.min <= value <= limits.max:
-                raise self._invalid(parameter.name, given, expected)
+                raise _refusal(self._name, parameter.name, given, expected)
         return np.array(value).astype(parameter.dtype).tobytes()
 
     def _extents(
@@ -257,12 +264,8 @@ class CudaKernel:
     ) -> tuple[int, int, int]:
         extents = tuple(int(extent) for extent in given)
         if len(extents) != 3 or not all(1 <= e <= m for e, m in zip(extents, most, strict=True)):
-            raise self._invalid(what, extents, f"three numbers from 1 to {most}")
+            raise _refusal(self._name, what, extents, f"three numbers from 1 to {most}")
         return extents[0], extents[1], extents[2]
-
-    def _invalid(self, what: str, got: Any, expected: str) -> ValueError:
-        shown = f"of type {type(got).__name__}" if isinstance(got, NDArray) else f"'{got}'"
-        return ValueError(f"{self._name}: invalid {what} {shown}: expected {expected}")
 
 
 class Rtc:
@@ -315,6 +318,7 @@ class Rtc:
         source = f'extern "C" __global__ void {name}({signature}) {{\n{constants}{kernel}\n}}\n'
         if any(np.dtype(array.dtype) == np.float16 for _, array in listed):
             source = f"#include <cuda_fp16.h>\n{source}"
+        self._name = name
         self._shapes = [tuple(array.shape) for _, array in listed]
         self._kernel = CudaModule(source).get_kernel(name, signature)
 
@@ -337,7 +341,7 @@ class Rtc:
         arrays = [*ins, *outs]
         for array, shape in zip(arrays, self._shapes, strict=False):
             if tuple(array.shape) != shape:
-                raise self._kernel._invalid("shape", tuple(array.shape), str(shape))
+                raise _refusal(self._name, "shape", tuple(array.shape), str(shape))
         if not arrays:
-            raise self._kernel._invalid("number of arrays", 0, "at least one")
+            raise _refusal(self._name, "number of arrays", 0, "at least one")
         self._kernel.launch(arrays, arrays[0].context, grid_dims, block_dims)

@@ -11,8 +11,8 @@ from rsnet import nd, sym
 
 pytestmark = pytest.mark.process  # the compiler is one
 
-#: y = the first element of d, i, bias, scale (-1 where it is absent), the number of xs, and those as
-#: the digits of a number.
+#: y = the first element of d, i, bias, scale (-1 where it is absent), the number of xs, and those
+#: as the digits of a number.
 SOURCE = """
 #include "oneflow/core/framework/framework.h"
 namespace oneflow {
