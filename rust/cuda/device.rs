@@ -8,8 +8,9 @@
 //! this suffices.
 
 use super::driver::{Address, Driver, Handle};
+use super::fault::Fault;
 use super::memory::{DeviceMemory, PinnedMemory};
-use super::stream::{Fault, From, Poll, Shared, Stream, Then, Ticket};
+use super::stream::{From, Poll, Shared, Stream, Then, Ticket};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Held;

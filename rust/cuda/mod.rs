@@ -6,6 +6,7 @@
 mod device;
 mod devices;
 mod driver;
+mod fault;
 mod functions;
 mod memory;
 mod staged;

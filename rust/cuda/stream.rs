@@ -16,14 +16,15 @@
 
 use super::device::Primary;
 use super::driver::{Driver, Handle, NOT_READY, Status};
+use super::fault::Fault;
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Held, Lock};
 use crate::storage::Block;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ffi::c_uint;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
 /// `CU_STREAM_NON_BLOCKING`: the stream is not ordered with the legacy default stream.
@@ -61,36 +62,6 @@ pub struct Shared(pub Handle);
 unsafe impl Send for Shared {}
 // SAFETY: see above.
 unsafe impl Sync for Shared {}
-
-/// The fault of a device, once there was one. Its streams share it.
-#[derive(Default)]
-pub struct Fault {
-    error: OnceLock<Error>,
-    /// Has a wait raised it?
-    raised: AtomicBool,
-}
-
-impl Fault {
-    /// The fault as an error; it counts as raised from here on.
-    pub fn check(&self) -> Result<()> {
-        match self.error.get() {
-            None => Ok(()),
-            Some(error) => {
-                self.raised.store(true, Ordering::Relaxed);
-                Err(error.clone())
-            }
-        }
-    }
-
-    /// The fault, unless a wait has raised it.
-    pub fn check_unraised(&self) -> Result<()> {
-        if self.raised.load(Ordering::Relaxed) { Ok(()) } else { self.check() }
-    }
-
-    pub fn is_set(&self) -> bool {
-        self.error.get().is_some()
-    }
-}
 
 struct Mark {
     ticket: Ticket,
@@ -338,7 +309,7 @@ impl Stream {
                 Some(other) => other.state.lock().blame(last, error),
                 None => state.blame(last, error),
             };
-            let _ = self.fault.error.set(error);
+            self.fault.set(error);
             upto = self.issued.load(Ordering::Relaxed);
         }
         while state.marks.front().is_some_and(|mark| mark.ticket <= upto) {
@@ -370,7 +341,7 @@ impl Stream {
     /// Is nothing to be waited for any more?
     #[inline]
     fn is_reached(&self, ticket: Ticket) -> bool {
-        self.done.load(Ordering::Acquire) >= ticket || self.fault.error.get().is_some()
+        self.done.load(Ordering::Acquire) >= ticket || self.fault.is_set()
     }
 
     /// Waits until `ticket` is reached; the device's fault if there was one.

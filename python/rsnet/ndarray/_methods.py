@@ -11,8 +11,8 @@ from .. import _core
 from .._core import NDArray
 from .._warnings import warn
 from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords
-from ..context import Context, as_context, cpu
-from . import _indexing, _io, op
+from ..context import Context, as_context
+from . import _indexing, _io, _sharing, op
 
 
 def _repr(self: NDArray) -> str:
@@ -31,75 +31,6 @@ def _asscalar(self: NDArray) -> Any:
 def _array(self: NDArray, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
     values = self.asnumpy()
     return values if dtype is None else values.astype(dtype)
-
-
-def _dlpack(
-    self: NDArray,
-    *,
-    stream: Any = None,
-    max_version: Any = None,
-    dl_device: Any = None,
-    copy: bool | None = None,
-) -> Any:
-    """A DLPack capsule of the array's memory: ``np.from_dlpack(x)`` shares it.
-
-    Parameters
-    ----------
-    stream : int, optional
-        For an array on a device: the consumer's stream (None and 1 are the legacy default stream,
-        2 is that of the thread), which waits for the writes of the array. -1: the calling thread
-        waits for them.
-    max_version : (int, int), optional
-        The latest version that the consumer reads: from (1, 0) on the capsule is a versioned one,
-        which says whether the memory may be written.
-    dl_device : (int, int), optional
-        Where the memory has to be: that of the array, or (1, 0), the host.
-    copy : bool, optional
-        True: a copy of the array. False: never a copy.
-
-    Raises
-    ------
-    BufferError
-        If the memory would have to be copied to be where `dl_device` says, and `copy` is False, or
-        if it would have to be copied to a device.
-    """
-    own = _dlpack_device(self)
-    wanted = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-    if wanted not in (own, (1, 0)) or (wanted != own and copy is False):
-        raise BufferError(
-            f"invalid dl_device '{wanted}': expected {own}, where the array is"
-            f"{', as copy is False' if copy is False else ', or (1, 0), the host'}"
-        )
-    copies = bool(copy) or wanted != own
-    shared = self.copyto(cpu()) if wanted != own else self.copy() if copies else self
-    flags = None
-    if max_version is not None and tuple(max_version) >= _core.DLPACK_VERSION:
-        flags = _core.DLPACK_COPIED if copies else 0
-    follower = None
-    if wanted[0] == own[0] == Context.devstr2type["gpu"] and stream != -1:
-        follower = int(stream or 1)
-    # Who gets a versioned capsule may write, so pending reads come first.
-    return _core.to_dlpack(shared, flags is not None, flags, follower)
-
-
-def _dlpack_device(self: NDArray) -> tuple[int, int]:
-    """DLPack's numbers of the device: (1, 0) is host memory."""
-    return self.context.device_typeid, self.context.device_id
-
-
-def _cuda_array_interface(self: NDArray) -> dict[str, Any]:
-    found = _core.cuda_address(self)
-    if found is None:
-        raise AttributeError(f"an array on {self.context} has no __cuda_array_interface__")
-    address, stream = found
-    return {
-        "version": 3,
-        "shape": self.shape,
-        "typestr": np.dtype(self.dtype).str,
-        "data": (address, False),
-        "strides": None,
-        "stream": stream,
-    }
 
 
 def _iter(self: NDArray) -> Iterator[NDArray]:
@@ -432,8 +363,8 @@ def _install() -> None:
         "__array__": _array,
         "__copy__": _copy,
         "__deepcopy__": _deepcopy,
-        "__dlpack__": _dlpack,
-        "__dlpack_device__": _dlpack_device,
+        "__dlpack__": _sharing.dlpack,
+        "__dlpack_device__": _sharing.dlpack_device,
         "__getstate__": _getstate,
         "__reduce__": _reduce,
         "__setstate__": _setstate,
@@ -470,7 +401,7 @@ def _install() -> None:
     NDArray.stype = "default"
     _property(
         "__cuda_array_interface__",
-        _cuda_array_interface,
+        _sharing.cuda_array_interface,
         "The memory of an array on a CUDA device for other libraries: ``cupy.asarray(x)`` shares it.",
     )
     _property("T", _transposed, "The array with its axes in reverse order.")

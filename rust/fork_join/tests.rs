@@ -1,0 +1,124 @@
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Runs `f` on a thread of a team of three.
+pub fn in_team<R>(f: impl FnOnce() -> R) -> R {
+    let (team, stop) = (Arc::new(Team::new(3, |_| ())), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                team.join(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        team.help();
+                        std::thread::yield_now();
+                    }
+                })
+            });
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| team.join(f)));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn counts(n: usize) -> Vec<AtomicU64> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
+#[test]
+fn each_part_is_done_once_also_inside_others() {
+    in_team(|| {
+        for round in 0..200 {
+            let (n, inner) = (1 + round % 7, 1 + round % 5);
+            let done = counts(n * inner);
+            split(n, |i| {
+                split(inner, |k| {
+                    done[i * inner + k].fetch_add(1, Ordering::Relaxed);
+                });
+            });
+            assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1));
+        }
+    });
+}
+
+/// A panic payload may panic again when dropped; no helper stays inside because of that.
+#[test]
+fn a_payload_that_panics_in_drop_leaves_no_helper_inside() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("once more");
+        }
+    }
+    in_team(|| {
+        for _ in 0..50 {
+            let begun = AtomicU64::new(0);
+            let panics = || {
+                split(3, |_| {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    std::panic::panic_any(Bomb);
+                });
+            };
+            std::mem::forget(catch_unwind(AssertUnwindSafe(panics)).unwrap_err());
+            assert!(begun.load(Ordering::Relaxed) > 0);
+        }
+    });
+}
+
+#[test]
+fn ranges_hold_each_part_once() {
+    for (parts, size) in [(1, 1), (1, 3), (7, 3), (40, 7), (33, 100)] {
+        let of = Parts::new(parts, size);
+        let homes: Vec<usize> = [Some(2), Some(2), None].map(|core| of.home(core)).into();
+        if of.count > 3 {
+            assert_eq!(homes, [2, 3, 0]);
+        }
+        let mut taken: Vec<usize> =
+            (0..).map_while(|turn| of.take(homes[turn % homes.len()])).collect();
+        assert!(of.are_taken());
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq(0..parts));
+    }
+}
+
+#[test]
+fn a_thread_keeps_to_the_range_of_its_core() {
+    let parts = Parts::new(10, 2);
+    let taken = |home, n| (0..n).filter_map(|_| parts.take(home)).collect::<Vec<_>>();
+    assert_eq!(taken(parts.home(Some(5)), 3), [5, 6, 7]);
+    assert_eq!(taken(parts.home(Some(4)), 7), [0, 1, 2, 3, 4, 9, 8]);
+    assert_eq!(parts.take(1), None);
+}
+
+#[test]
+fn leaving_an_inner_team_restores_the_outer_one() {
+    let (outer, inner) = (Arc::new(Team::new(2, |_| ())), Arc::new(Team::new(3, |_| ())));
+    let size = || team().map(|team| team.size);
+    outer.join(|| {
+        split(2, |_| inner.join(|| assert_eq!(size(), Some(3))));
+        assert_eq!(size(), Some(2));
+    });
+    assert_eq!(size(), None);
+}
+
+#[test]
+fn without_a_team_parts_run_in_order() {
+    let order = Mutex::new(Vec::new());
+    split(4, |i| order.lock().unwrap().push(i));
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_panic_continues_in_the_caller_and_the_team_survives() {
+    let message = in_team(|| {
+        let panics = || split(64, |i| assert!(i != 40, "part {i}"));
+        let panic = catch_unwind(panics).unwrap_err();
+        let done = counts(100);
+        split(100, |i| {
+            done[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1));
+        panic.downcast_ref::<String>().cloned()
+    });
+    assert_eq!(message.as_deref(), Some("part 40"));
+}
