@@ -85,7 +85,7 @@ def _texts(what: str, given: str | Sequence[str]) -> tuple[str, ...]:
 
 def _refusal(kernel: str, what: str, got: Any, expected: str) -> ValueError:
     shown = f"of type {type(got).__name__}" if isinstance(got, NDArray) else f"'{got}'"
-    return ValueError(f"{kernel}: invalid {what} {shown}: expected {expected}")
+    return ValueError(f"{kernel}: invalid {what} {shown}: {expected}")
 
 
 class CudaModule:
@@ -204,18 +204,25 @@ class CudaKernel:
             of the driver, and a fault of the kernel, are raised by the next wait.
         """
         if not isinstance(ctx, Context) or ctx.device_type != "gpu":
-            raise _refusal(self._name, "ctx", ctx, "a gpu context")
+            raise _refusal(self._name, "ctx", ctx, "expected a gpu context")
         if len(args) != len(self._parameters):
-            raise _refusal(self._name, "number of arguments", len(args), str(len(self._parameters)))
+            raise _refusal(
+                self._name, "number of arguments", len(args), f"expected {len(self._parameters)}"
+            )
         given = [self._argument(p, a, ctx) for p, a in zip(self._parameters, args, strict=True)]
         blocks = self._extents("grid_dims", grid_dims, _MOST_BLOCKS)
         threads = self._extents("block_dims", block_dims, _MOST_THREADS)
         if threads[0] * threads[1] * threads[2] > _MOST_THREADS_OF_A_BLOCK:
             raise _refusal(
-                self._name, "block_dims", threads, f"{_MOST_THREADS_OF_A_BLOCK} threads at most"
+                self._name,
+                "block_dims",
+                threads,
+                f"expected {_MOST_THREADS_OF_A_BLOCK} threads at most",
             )
         if not 0 <= shared_mem < 2**31:
-            raise _refusal(self._name, "shared_mem", shared_mem, "bytes from 0 to 2**31 - 1")
+            raise _refusal(
+                self._name, "shared_mem", shared_mem, "expected bytes from 0 to 2**31 - 1"
+            )
         number = ctx.device_id
         _core.cuda_launch(
             number, self._handle(number), self._name, given, blocks, threads, int(shared_mem)
@@ -239,17 +246,21 @@ class CudaKernel:
         if not parameter.is_array:
             return self._number(parameter, given)
         if not isinstance(given, NDArray):
-            raise _refusal(self._name, parameter.name, given, f"an array of {parameter.dtype}")
+            raise _refusal(
+                self._name, parameter.name, given, f"expected an array of {parameter.dtype}"
+            )
         if given.context != ctx:
-            raise _refusal(self._name, f"device of {parameter.name}", given.context, str(ctx))
+            raise _refusal(
+                self._name, f"device of {parameter.name}", given.context, f"expected {ctx}"
+            )
         if np.dtype(given.dtype) != parameter.dtype:
             raise _refusal(
-                self._name, f"dtype of {parameter.name}", given.dtype, str(parameter.dtype)
+                self._name, f"dtype of {parameter.name}", given.dtype, f"expected {parameter.dtype}"
             )
         return given, parameter.is_read
 
     def _number(self, parameter: _Parameter, given: Any) -> bytes:
-        expected = f"a number that fits {parameter.dtype}"
+        expected = f"expected a number that fits {parameter.dtype}"
         value = given.item() if isinstance(given, np.generic) else given
         if not isinstance(value, (int, float)):
             raise _refusal(self._name, parameter.name, given, expected)
@@ -264,7 +275,7 @@ class CudaKernel:
     ) -> tuple[int, int, int]:
         extents = tuple(int(extent) for extent in given)
         if len(extents) != 3 or not all(1 <= e <= m for e, m in zip(extents, most, strict=True)):
-            raise _refusal(self._name, what, extents, f"three numbers from 1 to {most}")
+            raise _refusal(self._name, what, extents, f"expected three numbers from 1 to {most}")
         return extents[0], extents[1], extents[2]
 
 
@@ -341,7 +352,7 @@ class Rtc:
         arrays = [*ins, *outs]
         for array, shape in zip(arrays, self._shapes, strict=False):
             if tuple(array.shape) != shape:
-                raise _refusal(self._name, "shape", tuple(array.shape), str(shape))
+                raise _refusal(self._name, "shape", tuple(array.shape), f"expected {shape}")
         if not arrays:
-            raise _refusal(self._name, "number of arrays", 0, "at least one")
+            raise _refusal(self._name, "number of arrays", 0, "expected at least one")
         self._kernel.launch(arrays, arrays[0].context, grid_dims, block_dims)

@@ -97,10 +97,10 @@ struct State {
 }
 
 impl State {
-    /// The error with the place of the first work that was not reached: that of the first mark, or
-    /// of `last`, which has none.
+    /// The error with the place of the first work that was not reached: that of the first mark
+    /// which says where its work comes from, or of `last`, which has no mark.
     fn blame(&self, last: &From, error: Error) -> Error {
-        match self.marks.front().map_or(last, |mark| &mark.from) {
+        match self.marks.iter().find_map(|mark| mark.from.as_ref()).or(last.as_ref()) {
             Some((origin, number)) => origin.place(*number, error),
             None => error,
         }

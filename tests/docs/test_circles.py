@@ -10,12 +10,14 @@ TESTS = re.compile(r"tests?\.rs$|_tests|/tests/|/testing\.rs$|/loom_models/")
 CIRCLES = [
     {"cuda/device", "cuda/memory", "cuda/stream"},
     {"executor/autograd/tape_builder", "executor/autograd/walk"},
+    {"graph/infer/assume", "graph/infer/joint"},
     {"graph/json/backward", "graph/json/build"},
     {"operator/def", "operator/gradient"},
     {"operator/device", "operator/kernel"},
     {"operator/literal", "operator/value"},
     {"ops/device/binary", "ops/elementwise/binary"},
     {"ops/vision/deformable", "ops/vision/deformable_columns"},
+    {"plugin/frame", "plugin/learn", "plugin/parsed", "plugin/remember"},
     {"py/operator", "py/operator_gradient"},
     {
         "ops/device/reduce",

@@ -71,6 +71,7 @@ def arguments(places, named, arrays):
     return [one(x) for x in places], lists
 
 
+@pytest.mark.filterwarnings("ignore:HybridBlock .* does not use its inputs")
 @pytest.mark.parametrize(("places", "named", "expected"), CASES)
 def test_none_holds_the_place_of_an_optional_input(places, named, expected):
     arrays = [nd.array([float(k)]) for k in range(10)]
