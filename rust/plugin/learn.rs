@@ -238,7 +238,6 @@ mod tests {
         arguments: &[usize],
         fits: impl Fn(&[DType]) -> bool,
     ) -> (Vec<Option<DType>>, bool, usize) {
-        let asked = Cell::new(0);
         let refused = |types: &[DType]| if fits(types) { None } else { Some("refused".to_owned()) };
         let (learnt, asked) = learn_from(&mut types, arguments, refused);
         (learnt.clone().unwrap_or(types), learnt.is_some(), asked)
@@ -324,7 +323,7 @@ mod tests {
             count.set(count.get() + 1);
             Some(format!("refusal {}", count.get()))
         };
-        let (learnt, asked) = learn_from(&mut vec![None; 12], &each, refused);
+        let (learnt, asked) = learn_from(&mut [None; 12], &each, refused);
         assert!(learnt.is_none() && asked < 2 * MOST_STEPS + 4 * MOST_QUESTIONS, "{asked}");
     }
 
@@ -336,7 +335,7 @@ mod tests {
             let wrong = (0..8).find(|&i| t[i] != I64)?;
             Some(format!("{wrong}: {}", t[8]))
         };
-        let (learnt, _) = learn_from(&mut vec![None; 9], &each, refused);
+        let (learnt, _) = learn_from(&mut [None; 9], &each, refused);
         let mut expected = vec![Some(I64); 9];
         expected[8] = None;
         assert_eq!(learnt, Some(expected));

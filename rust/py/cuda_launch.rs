@@ -55,7 +55,7 @@ fn cuda_check_parameters(
 
 /// Launches a loaded function on arrays of a device and numbers.
 #[pyfunction]
-#[pyo3(signature = (device, handle, name, arguments, blocks, threads, shared))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of a Python function")]
 fn cuda_launch(
     py: Python<'_>,
     device: i32,
