@@ -128,7 +128,10 @@ impl Search<'_> {
         for length in 2..=LONGEST_TURN.min(longest) {
             said = said.or_else(|| self.fewest(&in_turns(&by_argument, length)));
         }
-        said = said.or_else(|| self.stepwise(&by_argument, refusal));
+        if let Some(said) = said {
+            return Some(self.without_needless(&singly, said));
+        }
+        let said = self.stepwise(&by_argument, refusal);
         said.or_else(|| self.stepwise(&singly, refusal))
     }
 
