@@ -21,6 +21,7 @@ use crate::kernels::copy::copy;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{Done, OpContext, OpReq, OpState, OwnedCall, RandomKey};
 use crate::profiler::{Span, mode};
+use crate::tensor::View;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -268,33 +269,56 @@ impl Program {
     ) -> Result<()> {
         // Asked once a segment: a run that has begun is seen whole or not at all.
         let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
+        let is_plain = run.places.is_empty();
         for i in steps.iter().cloned().flatten() {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
             let _span = if is_seen { self.span(step) } else { None };
-            for (state, own) in &step.spared {
-                match own.device()? {
-                    None => copy(state, &own.view()?),
-                    Some(device) => complete(device, state, &own.view()?, false)?,
-                }
+            match is_plain {
+                true => self.run_step(step, &ctx, &step.inputs, &step.outputs),
+                false => self.run_in_places(step, &ctx, run),
             }
-            let state = step.state.as_ref();
-            let views = run.places.views(step)?;
-            let (inputs, outputs) = match &views {
-                Some(views) => views.split_at(step.inputs.len()),
-                None => (&*step.inputs, &*step.outputs),
-            };
-            match (&step.direct, &step.crossing) {
-                (Some(asked), _) => step.prepared.run_direct(&ctx, state, inputs, asked, outputs),
-                (None, Some((source, target))) => {
-                    copy_between(source, target, step.req[0] == OpReq::Add)
-                }
-                (None, None) => step.prepared.run_native(&ctx, state, inputs, &step.req, outputs),
-            }
-            .and_then(|()| self.end_step(step))
             .map_err(|e| self.place(step, e))?;
         }
         Ok(())
+    }
+
+    /// Runs a step on operands of which some are replaced. By itself, because the room for their
+    /// views would cost every step of every run.
+    #[inline(never)]
+    fn run_in_places(&self, step: &Step, ctx: &OpContext, run: &PassInfo) -> Result<()> {
+        match run.places.views(step)? {
+            None => self.run_step(step, ctx, &step.inputs, &step.outputs),
+            Some(views) => {
+                let (inputs, outputs) = views.split_at(step.inputs.len());
+                self.run_step(step, ctx, inputs, outputs)
+            }
+        }
+    }
+
+    #[inline]
+    fn run_step(
+        &self,
+        step: &Step,
+        ctx: &OpContext,
+        inputs: &[View],
+        outputs: &[View],
+    ) -> Result<()> {
+        for (state, own) in &step.spared {
+            match own.device()? {
+                None => copy(state, &own.view()?),
+                Some(device) => complete(device, state, &own.view()?, false)?,
+            }
+        }
+        let state = step.state.as_ref();
+        match (&step.direct, &step.crossing) {
+            (Some(asked), _) => step.prepared.run_direct(ctx, state, inputs, asked, outputs),
+            (None, Some((source, target))) => {
+                copy_between(source, target, step.req[0] == OpReq::Add)
+            }
+            (None, None) => step.prepared.run_native(ctx, state, inputs, &step.req, outputs),
+        }
+        .and_then(|()| self.end_step(step))
     }
 
     /// Marks the work that a step has issued on its device, if it has, and notes that on what it
