@@ -1,3 +1,5 @@
+//! Every part runs once, on whichever thread, and panics and ends are seen by the owner.
+
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

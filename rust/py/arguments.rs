@@ -262,7 +262,7 @@ impl OpFunction {
     pub fn settle<'py>(&self, py: Python<'py>, args: &mut Arguments<'py>) -> PyResult<()> {
         let is_none =
             |value: &Option<Bound<'_, PyAny>>| value.as_ref().is_some_and(|v| v.is_none());
-        let none = args.inputs.iter().position(is_none).filter(|_| self.variadic);
+        let none = if self.variadic { args.inputs.iter().position(is_none) } else { None };
         if let Some(at) = none.filter(|_| self.op.arguments.is_empty()) {
             return Err(PyTypeError::new_err(format!(
                 "{}() got None for array {at}: expected {}",
@@ -400,19 +400,21 @@ impl OpFunction {
     pub fn check_gaps(&self, attrs: &Attrs, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
         let is_given = |a: &Option<Bound<'_, PyAny>>| a.as_ref().is_some_and(|v| !v.is_none());
         let names = self.op.inputs(attrs);
-        let known = names.join(", ");
+        let known = || names.join(", ");
         let arrays = self.inputs.iter().zip(given).filter(|g| is_given(g.1));
         if let Some(((name, _), missing)) = arrays.zip(&names).find(|((name, _), n)| name != n) {
             return Err(PyTypeError::new_err(format!(
-                "{}() got the array '{name}' but not '{missing}', its inputs are {known}",
-                self.name
+                "{}() got the array '{name}' but not '{missing}', its inputs are {}",
+                self.name,
+                known()
             )));
         }
         let mut absent = self.inputs.iter().zip(given).filter(|g| g.1.is_some() && !is_given(g.1));
         match absent.find(|(name, _)| names.contains(name)) {
             Some((name, _)) => Err(PyTypeError::new_err(format!(
-                "{}() got None for the input '{name}', its inputs are {known}",
-                self.name
+                "{}() got None for the input '{name}', its inputs are {}",
+                self.name,
+                known()
             ))),
             None => Ok(()),
         }
