@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from .._exceptions import add_note
 from .._warnings import warn
 from ..parameter import schema_field
 from . import registry
-from .checks import add_note, fail, invalid, unknown
+from .checks import fail, invalid, unknown
 from .definition import Facts
 from .operands import assign
 from .property import Description

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..parameter import Parameter
 from .checks import invalid, unknown
-from .operands import OpReq, ResourceRequest, assign
+from .operands import ResourceRequest, assign
+from .requests import OpReq
 
 
 class Operator:

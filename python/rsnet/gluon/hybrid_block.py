@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import ndarray as nd
 from .. import symbol as sym
-from .._operators.checks import add_note
+from .._exceptions import add_note
 from ..base import MXNetError, MXTypeError, NotImplementedForSymbol
 from ..context import Context
 from ..ndarray import NDArray

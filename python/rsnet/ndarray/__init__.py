@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._core import NDArray as NDArray
 from .._core import waitall as waitall
+from .._fluent import add_fluent as _add_fluent
 from .._operators import registry as _registry
 from ..base import _Null
 
@@ -59,4 +60,4 @@ def __dir__() -> list[str]:
 for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
-_methods.install_fluent(_sys.modules[__name__])
+_add_fluent(NDArray, _sys.modules[__name__], _methods.FLUENT)

@@ -420,28 +420,9 @@ take tan tanh tile to_dlpack_for_read to_dlpack_for_write topk transpose trunc z
 """.split()
 
 
-def install_fluent(package: object) -> None:
-    """Makes methods of the functions that are there."""
-    for name in FLUENT:
-        function = getattr(package, name, None)
-        if function is not None and not hasattr(NDArray, name):
-            setattr(NDArray, name, _fluent(name, function))
-
-
 def fluent_names() -> list[str]:
     """The methods that were made of functions."""
     return [name for name in FLUENT if hasattr(getattr(NDArray, name, None), "__wrapped__")]
-
-
-def _fluent(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = name
-    method.__qualname__ = f"NDArray.{name}"
-    method.__doc__ = function.__doc__
-    vars(method)["__wrapped__"] = function  # `inspect.signature` and `help` show its parameters
-    return method
 
 
 def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:

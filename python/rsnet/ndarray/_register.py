@@ -55,12 +55,12 @@ def _operator(namespace: str, short: str) -> str | None:
     prefix = {"op": "", "_internal": "", "random": "_random_"}.get(namespace, f"_{namespace}_")
     name = prefix + short
     is_here = _home(name) == (namespace, short) and not short.startswith(("__", "_backward"))
-    return name if is_here and _core.registry_version(name) is not None else None
+    return name if is_here and registry.version(name) is not None else None
 
 
 def names(module: types.ModuleType, namespace: str) -> list[str]:
     """The names in the module of a namespace: those of its operators as well."""
-    places = (_home(name) for name in _core.operator_names() if not name.startswith("_backward"))
+    places = (_home(name) for name in registry.names() if not name.startswith("_backward"))
     written = WRITTEN.get(namespace, ())
     return sorted({*vars(module), *written, *(at for home, at in places if home == namespace)})
 

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from .._fluent import add_fluent as _add_fluent
 from .._mxnet_names import why_missing_in as _why_missing_in
 from .._on_demand import import_on_demand as _import_on_demand
+from .._operators import registry as _registry
 from ..base import _Null  # noqa: F401  the default that signatures name
 from . import operators as _operators  # adds arithmetic to Symbol
 from .register import create as _create
@@ -55,7 +57,7 @@ class _Namespace(ModuleType):
             setattr(self, name, found)
             return found
         for prefix in self._prefixes:
-            if _core.registry_version(prefix + name) is not None:
+            if _registry.version(prefix + name) is not None:
                 return _function(prefix + name)
         text = f"{self.__name__} has no operator '{name}'"
         raise AttributeError(_why_missing_in(namespace, name) or text)
@@ -65,7 +67,7 @@ class _Namespace(ModuleType):
         names += _CONTROL_FLOW if self.__name__.endswith(".contrib") else ()
         names += [
             name[len(prefix) :]
-            for name in _core.operator_names()
+            for name in _registry.names()
             for prefix in self._prefixes
             if name.startswith(prefix) and len(name) > len(prefix)
         ]
@@ -93,7 +95,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_core.operator_names()})
+    return sorted({*globals(), *_registry.names()})
 
 
 def zeros(shape: Any, dtype: Any = None, name: str | None = None, **kwargs: Any) -> Symbol:
@@ -214,4 +216,4 @@ minimum = _operand("minimum", lambda a, b: min(a, b))
 hypot = _operand("hypot", np.hypot)
 
 
-_operators.install_fluent()
+_add_fluent(Symbol, sys.modules[__name__], _operators.FLUENT)

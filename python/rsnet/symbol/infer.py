@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._operators.checks import add_note
+from .._exceptions import add_note
 from .._warnings import warn
 from ..base import MXNetError, shown
 from ..util import is_np_shape

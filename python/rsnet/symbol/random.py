@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _core
+from .._operators import registry
 from ..base import shown
 from .register import create, function
 from .symbol import Symbol
@@ -85,7 +85,7 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
 
 def _named(name: str) -> Any:
     for candidate in (f"_random_{name}", f"_sample_{name}", f"random_{name}"):
-        if _core.registry_version(candidate) is not None:
+        if registry.version(candidate) is not None:
             return function(candidate)
     raise AttributeError(f"rsnet.symbol.random has no '{name}'")
 

@@ -79,7 +79,7 @@ def function(name: str) -> Callable[..., Symbol]:
     AttributeError
         No operator has that name.
     """
-    version = _core.registry_version(name)
+    version = registry.version(name)
     if version is None:
         raise AttributeError(registry.absent(name, f"operator '{name}' is not registered"))
     known = _functions.get(name)

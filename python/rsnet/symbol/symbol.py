@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _core, attribute
 from .._mxnet_names import is_missing_operator
+from .._operators import registry
 from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
 from ..util import is_np_shape
 from .bind import Binding
@@ -442,6 +443,7 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
         except (ValueError, RecursionError) as error:
             raise MXNetError(f"the symbol file is not valid JSON: {error}") from None
         return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
+    registry.define_named(json_str)
     try:
         loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
     except NotImplementedError as error:
