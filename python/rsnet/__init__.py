@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from . import _interpreter as _interpreter  # refuses sub-interpreters, before NumPy is imported
 from . import _alias as _alias
@@ -34,11 +35,18 @@ from .executor import Executor
 
 from . import _exceptions
 from ._operators.requests import OpReq
-from ._operators.requests import make_resources as _make_resources
 from .base import ERRORS as _ERRORS
 from .base import _Null
 from .ndarray import _indexing
 from .symbol.register import create as _create_symbol
+
+
+def _make_resources(*arguments: _Any) -> _Any:
+    """As `_operators.operands.make`, which whoever declared a request of an operator has loaded."""
+    from ._operators.operands import make
+
+    return make(*arguments)
+
 
 # What the binding uses of the package; it imports nothing itself.
 _core.bind_python(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 
 class OpReq(str, enum.Enum):
@@ -26,10 +25,3 @@ class OpReq(str, enum.Enum):
 
 
 REQ_NUMBERS = {"null": 0, "write": 1, "inplace": 2, "add": 3}
-
-
-def make_resources(*arguments: Any) -> Any:
-    """As :func:`rsnet._operators.operands.make`: whoever declared a request has loaded it."""
-    from .operands import make
-
-    return make(*arguments)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _core
 from .._core import NDArray
-from . import _internal, op
+from ._register import _internal, op
 
 __all__ = [
     "add",

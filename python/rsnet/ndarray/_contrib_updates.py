@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core import NDArray
-from . import _internal
 from ._creation import full
+from ._register import _internal
 
 __all__ = [
     "adamw_update",

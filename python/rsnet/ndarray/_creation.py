@@ -13,8 +13,8 @@ from .._core import NDArray
 from ..base import MXNetError, refuse_keywords, shown
 from ..context import Context, as_context
 from ..util import is_np_shape
-from . import op
 from ._indexing import axis_of, whole_numbers
+from ._register import op
 
 __all__ = [
     "arange",
@@ -44,10 +44,11 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
     known = whole_numbers(shape, "shape")
     if is_np_shape():
         if any(d < 0 for d in known):
-            raise MXNetError(f"shape {known} cannot be created: it has a negative extent")
+            raise MXNetError(f"invalid shape {known}: expected extents of at least 0")
     elif not known or any(d <= 0 for d in known):
         raise MXNetError(
-            f"shape {known} cannot be created: 0 and () mean an unknown extent or rank here"
+            f"invalid shape {known}: expected extents of at least 1 (0 and () mean an unknown "
+            "extent or rank without np_shape)"
         )
     return known
 
@@ -268,13 +269,14 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
     destination = [destination] if isinstance(destination, int) else list(destination)
     if len(source) != len(destination):
         raise ValueError(
-            "`source` and `destination` arguments must have the same number of elements"
+            f"moveaxis: invalid destination {destination}: expected {len(source)} axes, as of "
+            "source"
         )
     source = [axis_of(a, tensor.ndim) for a in source]
     destination = [axis_of(a, tensor.ndim) for a in destination]
     for name, places in (("source", source), ("destination", destination)):
         if len(set(places)) != len(places):
-            raise ValueError(f"invalid {name} {places}: an axis is repeated")
+            raise ValueError(f"moveaxis: invalid {name} {places}: expected every axis once")
     axes = [i for i in range(tensor.ndim) if i not in source]
     for to, axis in sorted(zip(destination, source)):
         axes.insert(to, axis)

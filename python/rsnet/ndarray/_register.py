@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._mxnet_names import why_missing_in
@@ -90,16 +90,25 @@ def get(module: types.ModuleType, namespace: str, name: str) -> Any:
     return found
 
 
-def add_namespaces() -> None:
-    """Makes the modules that hold nothing but functions of operators."""
-    for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
-        full = f"{_PACKAGE}.{name}"
-        module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
-        # `_Null` is the default that signatures name.
-        vars(module).update(_Null=_Null, __getattr__=functools.partial(get, module, name))
-        vars(module)["__dir__"] = functools.partial(names, module, name)
-        sys.modules[full] = module
-        setattr(sys.modules[_PACKAGE], name, module)
+def _namespace(name: str) -> types.ModuleType:
+    """A module that holds nothing but functions of operators."""
+    full = f"{_PACKAGE}.{name}"
+    module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
+    # `_Null` is the default that signatures name.
+    vars(module).update(_Null=_Null, __getattr__=functools.partial(get, module, name))
+    vars(module)["__dir__"] = functools.partial(names, module, name)
+    sys.modules[full] = module
+    return module
+
+
+if TYPE_CHECKING:  # stubs
+    from . import contrib as contrib
+    from . import image as image
+    from . import linalg as linalg
+    from . import op as op
+else:
+    contrib, image, linalg, op = map(_namespace, ("contrib", "image", "linalg", "op"))
+_internal, sparse = map(_namespace, ("_internal", "sparse"))
 
 
 def hidden_by(name: str) -> str | None:

@@ -50,7 +50,8 @@ def _sample(
     if any(arrays):
         if not all(arrays):
             raise AssertionError(
-                f"{name}: invalid parameters {list(params.values())}: expected numbers or arrays only"
+                f"{name}: invalid parameters {list(params.values())}: expected numbers or arrays "
+                "only"
             )
         given = [("shape", shape if shape is not None else ())]
         if dtype is not None:
@@ -177,7 +178,7 @@ def randint(
 ) -> Any:
     """Integers of ``[low, high)``, int32 by default."""
     if isinstance(low, NDArray) or isinstance(high, NDArray):
-        raise ValueError("randint takes numbers, not arrays")
+        raise ValueError("randint: invalid low or high, an NDArray: expected numbers")
     if _given(dtype) is None and out is None:
         dtype = "int32"
     return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)

@@ -175,7 +175,9 @@ def histogram(a: Symbol, bins: Any = 10, range: Any = None, **kwargs: Any) -> Sy
     if isinstance(bins, Symbol):
         return _function("_histogram")(a, bins, **kwargs)
     if range is None:
-        raise ValueError("range must be given where bins is a number")
+        raise ValueError(
+            f"histogram: invalid range None: expected (first, last), as bins is {bins!r}"
+        )
     return _function("_histogram")(a, bin_cnt=bins, range=range, **kwargs)
 
 

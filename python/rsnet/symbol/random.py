@@ -87,7 +87,7 @@ def _named(name: str) -> Any:
     for candidate in (f"_random_{name}", f"_sample_{name}", f"random_{name}"):
         if registry.version(candidate) is not None:
             return function(candidate)
-    raise AttributeError(f"rsnet.symbol.random has no '{name}'")
+    raise AttributeError(f"module 'rsnet.symbol.random' has no attribute '{name}'")
 
 
 def __getattr__(name: str) -> Any:

@@ -225,7 +225,7 @@ class Symbol(Inference, Binding):
 
     def get_backend_symbol(self, backend: str) -> Symbol:
         """Raises: there are no backends."""
-        raise MXNetError(f"invalid backend {shown(backend)}: rsnet has no backends of subgraphs")
+        raise MXNetError(f"invalid backend {shown(backend)}: expected none, as rsnet has none")
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The symbol as JSON in MXNet's current format. `remove_amp_cast` leaves out the casts of
@@ -441,7 +441,7 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
         try:
             symbols = json.loads(json_str)
         except (ValueError, RecursionError) as error:
-            raise MXNetError(f"the symbol file is not valid JSON: {error}") from None
+            raise MXNetError(f"invalid symbol file: expected JSON: {error}") from None
         return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
     registry.define_named(json_str)
     try:
