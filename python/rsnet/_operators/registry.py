@@ -6,6 +6,7 @@ notified of new operators through :func:`subscribe`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +111,23 @@ def absent(name: str, text: str) -> str:
     public = [known for known in names() if not known.startswith("_")]
     near = difflib.get_close_matches(name, public, n=1, cutoff=0.75)
     return f"{text}, did you mean '{near[0]}'?" if near else text
+
+
+_UNREGISTERED = re.compile(r"operator (\S+) is not registered")
+
+
+def with_reasons(text: str) -> str:
+    """The error of a file of unknown operators, with those named that are MXNet's."""
+    missing = set(_UNREGISTERED.findall(text))
+
+    def reason(found: re.Match[str]) -> str:
+        known = is_missing_operator(found[1])
+        return f"MXNet's `{found[1]}` is not in rsnet yet" if known else found[0]
+
+    lines = text.splitlines()
+    if missing and all(map(is_missing_operator, missing)):
+        lines[-1] = "With allow_unknown=True the file loads without them."
+    return _UNREGISTERED.sub(reason, "\n".join(lines))
 
 
 #: User operators that modules define when a name is first asked for, and these modules.

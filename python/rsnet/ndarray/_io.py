@@ -123,6 +123,17 @@ def save(fname: Any, data: Any) -> None:
         If a dict has other keys or values.
     ValueError
         If `data` is none of these.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = os.path.join(folder.name, "two.params")
+    >>> nd.save(file, {"one": nd.ones((1,)), "two": nd.ones((2,))})
+    >>> sorted(nd.load(file))
+    ['one', 'two']
+    >>> folder.cleanup()
     """
     if isinstance(data, NDArray):
         data = [data]
@@ -152,7 +163,19 @@ def save(fname: Any, data: Any) -> None:
 
 
 def load(fname: Any) -> Any:
-    """Loads what `save` wrote: a list, or a dict if the file has names."""
+    """Loads what `save` wrote: a list, or a dict if the file has names.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = os.path.join(folder.name, "list.params")
+    >>> nd.save(file, [nd.ones((2,))])
+    >>> nd.load(file)[0].asnumpy()
+    array([1., 1.], dtype=float32)
+    >>> folder.cleanup()
+    """
     try:
         with open(fname, "rb", buffering=0) as file:
             data = _contents(file)
@@ -171,7 +194,19 @@ def _contents(file: io.FileIO) -> Any:
 
 
 def load_frombuffer(buf: Any) -> Any:
-    """As `load`, from the bytes of a file."""
+    """As `load`, from the bytes of a file.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "list.params"
+    >>> nd.save(file, [nd.ones((2,))])
+    >>> nd.load_frombuffer(file.read_bytes())[0].asnumpy()
+    array([1., 1.], dtype=float32)
+    >>> folder.cleanup()
+    """
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise TypeError(f"invalid buf: expected bytes, got {type(buf).__name__}")
     return _parse(buf, "buffer")
@@ -241,6 +276,13 @@ def imdecode(
     -------
     NDArray
         The image (C, H, W), or `out`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> grey = b"P5 3 2 255 " + bytes(range(6))  # a PGM file of 2 rows and 3 columns
+    >>> nd.imdecode(grey, channels=1).shape
+    (1, 2, 3)
     """
     if channels not in (1, 3):
         raise ValueError(f"invalid channels {channels}: expected 1 or 3")

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, attribute
-from .._mxnet_names import is_missing_operator
 from .._operators import registry
 from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
 from ..util import is_np_shape
@@ -343,6 +342,13 @@ def Variable(
         The name is not a string.
     ValueError
         A keyword is not of the form `__x__`.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> x = sym.Variable("x", shape=(2, 3), lr_mult=0.5)
+    >>> x.infer_shape()[1], x.attr("__lr_mult__")
+    ([(2, 3)], '0.5')
     """
     if not isinstance(name, str):
         raise TypeError(f"invalid name {name!r}: expected a string")
@@ -385,28 +391,17 @@ def Group(symbols: Any) -> Symbol:
     ------
     TypeError
         The list is empty, or an item is not a symbol.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> sym.Group([sym.Variable("a"), sym.Variable("b")]).list_outputs()
+    ['a', 'b']
     """
     symbols = list(symbols)
     if not symbols or not all(isinstance(s, Symbol) for s in symbols):
         raise TypeError(f"invalid symbols {symbols!r}: expected one Symbol at least, and no others")
     return Symbol(_core.SymbolHandle.group([s._handle for s in symbols]))
-
-
-_UNREGISTERED = re.compile(r"operator (\S+) is not registered")
-
-
-def _with_reasons(text: str) -> str:
-    """The error of a file of unknown operators, with those named that are MXNet's."""
-    missing = set(_UNREGISTERED.findall(text))
-
-    def reason(found: re.Match[str]) -> str:
-        known = is_missing_operator(found[1])
-        return f"MXNet's `{found[1]}` is not in rsnet yet" if known else found[0]
-
-    lines = text.splitlines()
-    if missing and all(map(is_missing_operator, missing)):
-        lines[-1] = "With allow_unknown=True the file loads without them."
-    return _UNREGISTERED.sub(reason, "\n".join(lines))
 
 
 def load_json(json_str: str, allow_unknown: bool = False) -> Any:
@@ -447,7 +442,7 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     try:
         loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
     except NotImplementedError as error:
-        raise type(error)(_with_reasons(str(error))) from None
+        raise type(error)(registry.with_reasons(str(error))) from None
     handle, version, upgraded, newer = loaded
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
     if upgraded or newer:
@@ -469,6 +464,17 @@ def load(fname: str, allow_unknown: bool = False) -> Any:
     """A symbol from a file that `Symbol.save` wrote; a list of symbols if the file holds a list.
 
     `allow_unknown` is that of `load_json`.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = os.path.join(folder.name, "net.json")
+    >>> sym.relu(sym.Variable("x"), name="y").save(file)
+    >>> sym.load(file).list_outputs()
+    ['y_output']
+    >>> folder.cleanup()
     """
     if not isinstance(fname, str):
         raise TypeError(f"invalid fname {shown(fname)}: expected a string")
