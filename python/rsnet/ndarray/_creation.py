@@ -166,6 +166,8 @@ def zeros_like(
     >>> nd.zeros_like(nd.ones((2,), dtype="int32")).asnumpy()
     array([0, 0], dtype=int32)
     """
+    if kwargs:
+        refuse_keywords("zeros_like", kwargs, "data, out")
     return op.zeros_like(data, out=out)
 
 
@@ -180,6 +182,8 @@ def ones_like(
     >>> nd.ones_like(nd.zeros((2,), dtype="int32")).asnumpy()
     array([1, 1], dtype=int32)
     """
+    if kwargs:
+        refuse_keywords("ones_like", kwargs, "data, out")
     return op.ones_like(data, out=out)
 
 
