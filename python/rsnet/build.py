@@ -76,7 +76,7 @@ def build_extension(
     >>> mx.build_extension("absent.cpp")
     Traceback (most recent call last):
         ...
-    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': there is no such file
+    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': expected a file that exists
     """
     if isinstance(sources, (str, os.PathLike)):
         sources = [sources]

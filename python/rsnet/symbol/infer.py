@@ -46,7 +46,7 @@ def _note_given(
     add_note(error, f"{function} was given {', '.join(f'{k}: {v}' for k, v in given.items())}")
 
 
-class Inference:
+class InferenceMethods:
     """The methods of a symbol that infer."""
 
     __slots__ = ()

@@ -19,12 +19,12 @@ from .._operators import registry
 from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
 from ..util import is_np_shape
 from .bind import Binding
-from .infer import Inference
+from .infer import InferenceMethods
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 
 
-class Symbol(Inference, Binding):
+class Symbol(InferenceMethods, Binding):
     """One or several outputs of a graph, made by `Variable` and the functions of `rsnet.sym`.
 
     Examples
@@ -298,7 +298,7 @@ class Symbol(Inference, Binding):
 
 
 # Errors of calls name the class that users know.
-for _base in (Inference, Binding):
+for _base in (InferenceMethods, Binding):
     for _name, _method in vars(_base).items():
         if inspect.isfunction(_method):
             _method.__qualname__ = f"Symbol.{_name}"
