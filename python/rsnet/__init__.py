@@ -7,6 +7,8 @@ training.
 from __future__ import annotations
 
 import os as _os
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from . import _interpreter as _interpreter  # refuses sub-interpreters, before NumPy is imported
 from . import _alias as _alias
@@ -30,29 +32,21 @@ from . import symbol as sym
 from .symbol import Symbol
 from . import executor
 from .executor import Executor
-from .parameter import (
-    DType,
-    FloatTuple,
-    OptionalTuple,
-    Parameter,
-    Shape,
-    Tuple,
-    double,
-    field,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
-from . import operator
-from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
 
 from . import _exceptions
-from ._operators.operands import make as _make_resources
+from ._operators.requests import OpReq
 from .base import ERRORS as _ERRORS
 from .base import _Null
 from .ndarray import _indexing
 from .symbol.register import create as _create_symbol
+
+
+def _make_resources(*arguments: _Any) -> _Any:
+    """As `_operators.operands.make`, which whoever declared a request of an operator has loaded."""
+    from ._operators.operands import make
+
+    return make(*arguments)
+
 
 # What the binding uses of the package; it imports nothing itself.
 _core.bind_python(
@@ -76,9 +70,36 @@ __version__ = _core.__version__
 #: Version of MXNet whose interface this is.
 mxnet_version = "1.9.1"
 
-# Modules for training and the other ways to register operators are imported at first use: the name
-# or its short form, and its module.
+if _TYPE_CHECKING:  # imported at first use, as the rest of `_ON_DEMAND`
+    from . import operator, parameter
+    from .operator import Operator, OperatorProperty, ResourceRequest
+    from .parameter import (
+        DType,
+        FloatTuple,
+        OptionalTuple,
+        Parameter,
+        Shape,
+        Tuple,
+        double,
+        field,
+        int32,
+        int64,
+        uint32,
+        uint64,
+    )
+
+_PARAMETER = """
+    DType FloatTuple OptionalTuple Parameter Shape Tuple double field int32 int64 uint32 uint64
+""".split()
+_OPERATOR = "Operator OperatorProperty ResourceRequest".split()
+
+# Modules for training and for registering operators are imported at first use: the name or its
+# short form, and its module.
 _ON_DEMAND = {
+    "operator": "operator",
+    "parameter": "parameter",
+    **{member: f"operator:{member}" for member in _OPERATOR},
+    **{member: f"parameter:{member}" for member in _PARAMETER},
     "as_mxnet": "as_mxnet",
     "op": "op",
     "user_op": "user_op",
@@ -130,6 +151,11 @@ _ON_DEMAND = {
     "viz": "visualization",
 }
 
+#: What ``from rsnet import *`` gives: modules for training are not among it.
+__all__ = [
+    *(known for known in globals() if not known.startswith("_") and known != "annotations"),
+    *("operator", "parameter", *_OPERATOR, *_PARAMETER),
+]
 
 _missing = _module_getattr(__name__)
 

@@ -115,7 +115,8 @@ def install() -> ModuleType:
     if other is not package:
         where = getattr(other, "__file__", None) or "another place"
         raise ImportError(
-            f"mxnet is already imported from {where}: call rsnet.as_mxnet() before it", name="mxnet"
+            f"mxnet is imported from {where} already: expected rsnet.as_mxnet() before it",
+            name="mxnet",
         )
     sys.modules["mxnet"] = package
     vars(package)["__version__"] = vars(package)["mxnet_version"]

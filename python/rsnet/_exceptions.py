@@ -1,4 +1,5 @@
-"""Exceptions that the core keeps: without the frames of the program that they came through.
+"""Notes on exceptions; those that the core keeps, without the frames of the program that they
+came through.
 
 A frame holds its variables, and by ``f_back`` those of its callers. An array whose operation failed
 carries the exception; were the frames kept with it, the variable that holds the array would hold
@@ -69,6 +70,14 @@ def detach(exception: BaseException) -> None:
         seen.add(id(e))
         e.__traceback__ = _bare(e.__traceback__)
         todo += [e.__cause__, e.__context__, *getattr(e, "exceptions", ())]
+
+
+def add_note(error: BaseException, text: str) -> None:
+    """Adds a note to an exception, also where Python (3.10) has none of its own."""
+    if hasattr(error, "add_note"):
+        error.add_note(text)
+    else:
+        vars(error).setdefault("__notes__", []).append(text)
 
 
 def is_of_a_signal(exception: BaseException) -> bool:

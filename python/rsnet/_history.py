@@ -26,7 +26,9 @@ def symbol_of(array: _core.NDArray) -> Symbol:
 
     found = _core.history(array)
     if found is None:
-        raise MXNetError("the array is not part of a recorded graph")
+        raise MXNetError(
+            "get_symbol: invalid array without a history: expected one that was recorded"
+        )
     calls, (head, output) = found
     made = []
     for op, params, inputs in calls:
@@ -35,8 +37,8 @@ def symbol_of(array: _core.NDArray) -> Symbol:
             continue
         if not op:
             raise MXNetError(
-                "the history holds an autograd.Function, or calls that backward has cleared: "
-                "neither has a Symbol"
+                "get_symbol: invalid history, which holds an autograd.Function, or calls that "
+                "backward has cleared: expected calls of operators only"
             )
         args = []
         for place in inputs:

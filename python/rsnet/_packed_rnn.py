@@ -29,7 +29,7 @@ def taken(where: str, args: dict[str, NDArray], name: str) -> NDArray:
     """
     if name not in args:
         given = ", ".join(sorted(args)) or "none"
-        raise KeyError(f"{where}: the weight '{name}' is missing; given are {given}")
+        raise KeyError(f"{where}: expected the weight '{name}' among the given, which are {given}")
     return args.pop(name)
 
 

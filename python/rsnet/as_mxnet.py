@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
         return
     script = Path(arguments[0])
     if not script.exists():
-        raise SystemExit(f"no such script: {script}")
+        raise SystemExit(f"invalid script '{script}': expected a file that exists")
     sys.path[0] = str(script.resolve().parent)  # `python -m` has put the working directory there
     runpy.run_path(str(script), run_name="__main__")
 

@@ -310,7 +310,8 @@ class Function:
     def __call__(self, *inputs: NDArray) -> Any:
         if getattr(self, "_used", False):
             raise AssertionError(
-                f"{type(self).__name__}: the object was called before: make one for each call"
+                f"{type(self).__name__}: invalid call of an object that was called before: "
+                "expected one for each call"
             )
         with pause(train_mode=is_training()):
             outputs = self.forward(*inputs)
@@ -366,11 +367,11 @@ class Function:
 
     def forward(self, *inputs: NDArray) -> Any:
         """Outputs from inputs."""
-        raise NotImplementedError(f"{type(self).__name__}.forward is not implemented")
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def backward(self, *output_grads: NDArray) -> Any:
         """Gradients of the inputs from those of the outputs."""
-        raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
+        raise NotImplementedError(f"{type(self).__name__} does not define backward")
 
 
 __getattr__ = module_getattr(__name__)

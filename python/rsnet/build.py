@@ -76,7 +76,7 @@ def build_extension(
     >>> mx.build_extension("absent.cpp")
     Traceback (most recent call last):
         ...
-    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': there is no such file
+    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': expected a file that exists
     """
     if isinstance(sources, (str, os.PathLike)):
         sources = [sources]
@@ -131,7 +131,7 @@ def _checked(file: Path) -> Path:
             f"build_extension: invalid source '{file}': expected a name that ends in {kinds}"
         )
     if not file.is_file():
-        raise MXValueError(f"build_extension: invalid source '{file}': there is no such file")
+        raise MXValueError(f"build_extension: invalid source '{file}': expected a file that exists")
     return file.resolve()
 
 
@@ -160,8 +160,8 @@ def _find(variable: str, names: Sequence[str], language: str) -> str:
             return found
     tried = given or ", ".join(names)
     raise MXNetError(
-        f"build_extension: there is no compiler for {language}: tried {tried}; the environment "
-        f"variable {variable} chooses one"
+        f"build_extension: expected a compiler for {language}, and found none of: {tried}; the "
+        f"environment variable {variable} chooses one"
     )
 
 

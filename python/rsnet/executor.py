@@ -379,15 +379,15 @@ def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: b
         return arr
     if not may:
         raise ValueError(
-            f"reshape: the shape of '{name}', which is not given, changes from {arr.shape} to "
-            f"{shape}, so both executors would not share it (partial_shaping=True allows this)"
+            f"reshape: invalid shape {shape} of '{name}', which is not given: expected {arr.shape} "
+            "as before, so that both executors share it (partial_shaping=True allows another)"
         )
     size = int(np.prod(shape))
     if size <= arr.size:
         return arr.reshape((-1,))[:size].reshape(shape)
     if not grow:
         raise ValueError(
-            f"reshape: '{name}' of shape {shape} has no room in the array of shape {arr.shape}: "
-            "begin with the largest shape, or set allow_up_sizing=True, which makes a new array"
+            f"reshape: invalid shape {shape} of '{name}': expected one that has room in the array "
+            f"of shape {arr.shape}; allow_up_sizing=True makes a new array"
         )
     return zeros(shape, ctx=arr.context, dtype=arr.dtype)

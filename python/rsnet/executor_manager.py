@@ -33,7 +33,7 @@ def _check_arguments(symbol: Any) -> None:
     ):
         double = sorted({name for name in names if names.count(name) > 1})
         if double:
-            raise ValueError(f"invalid {what} name '{double[0]}': it occurs twice in {names}")
+            raise ValueError(f"invalid {what} name '{double[0]}': expected it once in {names}")
 
 
 class DataParallelExecutorManager:

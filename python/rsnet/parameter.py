@@ -136,7 +136,9 @@ def _kind(hint: Any) -> tuple[str, list[str], Any]:
     try:
         return _PLAIN[hint], [], None
     except (KeyError, TypeError):
-        raise TypeError(f"a parameter cannot have the type {hint!r}") from None
+        raise TypeError(
+            f"invalid type {hint!r} of a parameter: expected one of rsnet.parameter"
+        ) from None
 
 
 def _enum_key(member: enum.Enum) -> str:

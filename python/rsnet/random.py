@@ -21,6 +21,16 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
     ctx : Context or 'all'
         With a context only that device is seeded. The device's number has no influence: two
         devices with the same seed generate the same numbers.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> from rsnet import nd
+    >>> mx.random.seed(3)
+    >>> first = nd.random.uniform(shape=(2,)).asnumpy()
+    >>> mx.random.seed(3)
+    >>> bool((nd.random.uniform(shape=(2,)).asnumpy() == first).all())
+    True
     """
     try:
         seed_state = operator.index(seed_state)

@@ -155,12 +155,13 @@ class MXRecordIO:
 
     def _handle(self, is_writing: bool) -> BinaryIO:
         if self._file is None:
-            raise MXNetError(f"{self.uri} is closed")
+            raise MXNetError(f"{self.uri} is closed: expected open() before")
         if is_writing != self.writable:
-            raise MXNetError(f"{self.uri} was opened with flag '{self.flag}'")
+            needed = "w" if is_writing else "r"
+            raise MXNetError(f"{self.uri}: invalid flag '{self.flag}': expected '{needed}'")
         if self.pid != os.getpid():
             raise RuntimeError(
-                f"{self.uri} was opened by another process: open it again in this one"
+                f"{self.uri} was opened by another process: expected open() in this one"
             )
         return self._file
 
@@ -191,10 +192,14 @@ class MXRecordIO:
             data = file.read(padded)
             if len(data) < padded:
                 raise MXNetError(
-                    f"{self.uri}: the record at offset {at} has {len(data)} bytes, expected {padded}"
+                    f"{self.uri}: the record at offset {at} has {len(data)} bytes, expected "
+                    f"{padded}"
                 )
             if flag not in ((WHOLE, FIRST) if not parts else (MIDDLE, LAST)):
-                raise MXNetError(f"{self.uri}: offset {at} has the part {flag} of a record")
+                raise MXNetError(
+                    f"{self.uri}: invalid part {flag} of a record at offset {at}: expected "
+                    f"{'its first' if not parts else 'a later one'}"
+                )
             parts.append(data[:length])
             if flag in (WHOLE, LAST):
                 return MAGIC.join(parts)
@@ -202,7 +207,7 @@ class MXRecordIO:
     def tell(self) -> int:
         """Offset of the next record."""
         if self._file is None:
-            raise MXNetError(f"{self.uri} is closed")
+            raise MXNetError(f"{self.uri} is closed: expected open() before")
         return self._file.tell()
 
 
@@ -239,7 +244,9 @@ class MXIndexedRecordIO(MXRecordIO):
                     try:
                         self.idx[self.key_type(key)] = int(offset)
                     except ValueError as error:
-                        raise MXNetError(f"{self.idx_path}:{number}: {error}") from error
+                        raise MXNetError(
+                            f"{self.idx_path}:{number}: expected a key and an offset: {error}"
+                        ) from error
         except OSError as error:
             raise file_error("cannot read", self.idx_path, error) from error
         self.keys = list(self.idx)

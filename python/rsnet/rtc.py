@@ -169,7 +169,7 @@ class CudaKernel:
         self._source = source
         self._name = name
         self._parameters = parameters
-        self._handles: dict[int, int] = {}
+        self._checked: set[int] = set()  # devices
 
     def __repr__(self) -> str:
         return f"<CudaKernel {self._name}>"
@@ -230,15 +230,17 @@ class CudaKernel:
 
     def _handle(self, device: int) -> int:
         """The driver's handle of the kernel on a device, where it is loaded now if it is not."""
-        if device not in self._handles:
-            from .cuda import _loader
+        from .cuda import _loader
 
+        is_new = device not in self._checked
+        if is_new:
             _core.cuda_device(device)
-            handle = _loader.load_from_source(device, self._source, self._name)
+        handle = _loader.load_from_source(device, self._source, self._name)
+        if is_new:
             sizes = [parameter.size for parameter in self._parameters]
             _core.cuda_check_parameters(device, handle, self._name, sizes)
-            self._handles[device] = handle
-        return self._handles[device]
+            self._checked.add(device)
+        return handle
 
     def _argument(
         self, parameter: _Parameter, given: Any, ctx: Context

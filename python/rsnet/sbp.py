@@ -22,11 +22,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .base import MXNetError
+
+if TYPE_CHECKING:
+    from ._operators.user.inference import Inference
 
 __all__ = [
     "B", "P", "S", "OpArg", "Sbp", "SbpContext", "Signature", "TensorDesc", "elementwise", "linear",
@@ -353,7 +356,7 @@ class CheckedInference:
     #: Shapes and attributes whose signatures are kept.
     MOST_KEPT = 256
 
-    def __init__(self, definition: Any, sbp: Any, inference: Any) -> None:
+    def __init__(self, definition: Any, sbp: Any, inference: Inference) -> None:
         op = definition.name
         self._inference = inference
         self._definition = definition
@@ -372,15 +375,18 @@ class CheckedInference:
             self._rules.append(parsed)
         self._kept: dict[Any, list[Signature]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inference, name)
-
     def both(self, conf: Any, shapes: Any, names: Any) -> Any:
         """Inference with signatures, see ``Inference.both``."""
         found = self._inference.both(conf, shapes, names)
         in_types, out_shapes, out_types = found
         self.signatures(conf, shapes, in_types, out_shapes, out_types)
         return found
+
+    def shapes(self, conf: Any, ins: list[Any]) -> list[Any]:
+        return self._inference.shapes(conf, ins)
+
+    def types(self, conf: Any, ins: list[Any]) -> Any:
+        return self._inference.types(conf, ins)
 
     def signatures(
         self, conf: Any, shapes: Any, in_types: Any, out_shapes: Any, out_types: Any

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _core
+from ._operators import registry
 from .base import MXNetError
 from .sbp import B, OpArg, P, S, Sbp, Signature
 
@@ -306,7 +306,7 @@ def _check_shapes(op: str, shapes: Shapes, attrs: dict[str, Any]) -> None:
     from .symbol import var
     from .symbol.register import function
 
-    if _core.registry_version(op) is None:
+    if registry.version(op) is None:
         return
     params = attrs
     if op in _COMPLETIONS:

@@ -45,7 +45,9 @@ def test_a_text_is_as_good_as_a_context(place):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_anything_else_is_refused_in_one_form(place):
-    with pytest.raises(TypeError, match="(ctx|context|copyto).* (expected a Context|support type)"):
+    with pytest.raises(
+        TypeError, match="(ctx|context|copyto).* (expected a Context|NDArray or a Context)"
+    ):
         PLACES[place](1.5)
     with pytest.raises(ValueError, match="invalid .*device type 'tpu': expected one of: cpu, gpu"):
         PLACES[place]("tpu")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rsnet._operators.operands import OpReq
+from rsnet._operators.requests import OpReq
 
 
 @pytest.mark.parametrize("name", ["null", "write", "inplace", "add"])

@@ -1,10 +1,14 @@
-"""Rust files that import one another in a circle are those of this list, which may only shrink."""
+"""Rust files that import one another in a circle are those of this list, which may only shrink;
+modules of Python do not, but within functions.
+"""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 RUST = Path(__file__).parents[2] / "rust"
+PYTHON = Path(__file__).parents[2] / "python" / "rsnet"
 TESTS = re.compile(r"tests?\.rs$|_tests|/tests/|/testing\.rs$|/loom_models/")
 
 CIRCLES = [
@@ -128,3 +132,63 @@ def test_a_circle_is_found():
 def test_files_import_one_another_in_no_other_circles():
     key = sorted
     assert sorted(circles(imports(modules())), key=key) == sorted(CIRCLES, key=key)
+
+
+def python_modules() -> dict[str, ast.Module]:
+    """The code of every module by its name; that of the binding is empty."""
+    found = {"rsnet._core": ast.parse("")}
+    for path in sorted(PYTHON.rglob("*.py")):
+        parts = path.relative_to(PYTHON).with_suffix("").parts
+        name = ".".join(["rsnet", *parts]).removesuffix(".__init__")
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def statements(body: list[ast.stmt], within_functions: bool) -> Iterator[ast.stmt]:
+    """Those that run, also what they hold, without what is there for type checkers."""
+    for node in body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from statements(node.orelse, within_functions)
+            continue
+        yield node
+        if within_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for part in ("body", "orelse", "finalbody", "handlers"):
+                yield from statements(getattr(node, part, []), within_functions)
+
+
+def imported(module: str, node: ast.stmt, known: set[str], is_package: bool) -> set[str]:
+    """The modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names} & known
+    if not isinstance(node, ast.ImportFrom):
+        return set()
+    parts = module.split(".")
+    base = parts[: len(parts) + is_package - node.level] if node.level else []
+    origin = ".".join([*base, *([node.module] if node.module else [])])
+    found = {f"{origin}.{alias.name}" for alias in node.names}
+    return {name if name in known else origin for name in found} & known
+
+
+def python_imports(within_functions: bool = False) -> dict[str, set[str]]:
+    modules = python_modules()
+    packages = {name.rpartition(".")[0] for name in modules}
+    return {
+        name: set().union(
+            *(
+                imported(name, node, set(modules), name in packages)
+                for node in statements(tree.body, within_functions)
+            )
+        )
+        - {name}
+        for name, tree in modules.items()
+    }
+
+
+def test_modules_of_python_import_one_another_in_no_circles():
+    assert circles(python_imports()) == []
+
+
+def test_imports_within_functions_are_found_where_they_are_asked_for():
+    early, late = python_imports(), python_imports(within_functions=True)
+    assert "rsnet.cuda._loader" in late["rsnet.context"] - early["rsnet.context"]
+    assert {"rsnet.ndarray._register", "rsnet.base"} <= early["rsnet.ndarray._methods"]

@@ -17,6 +17,7 @@ from test_packaging import Checker
 
 import rsnet as mx
 from rsnet import docs, op
+from rsnet._operators import registry
 from rsnet.docs.registry import call_of, operators
 from rsnet.ndarray._methods import FLUENT
 
@@ -24,14 +25,35 @@ PACKAGE = Path(mx.__file__).parent
 NAMES = {"mx": mx, "nd": mx.nd, "sym": mx.sym, "autograd": mx.autograd, "np": np}
 
 
-@pytest.mark.parametrize("name", sorted(EXISTING))
+@pytest.mark.parametrize("name", ["Custom", *sorted(EXISTING)])
 def test_the_example_of_every_operator_runs_and_shows_a_result(name):
-    example = doctest.DocTestParser().get_doctest(EXISTING[name]["doc"], dict(NAMES), name, None, 0)
+    text = registry.info(name)["doc"]
+    example = doctest.DocTestParser().get_doctest(text, dict(NAMES), name, None, 0)
     assert any(e.want for e in example.examples), "no example with its output"
     report = []
     runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS)
     runner.run(example, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+BY_HAND = {
+    "nd": sorted(mx.nd._HANDWRITTEN),
+    "nd.random": mx.nd.random.__all__,
+    "nd.contrib": sorted(mx.nd._register.WRITTEN["contrib"]),
+    "sym": """
+        Group Variable arange eye full histogram hypot linspace load load_json maximum minimum ones
+        power split_v2 zeros
+    """.split(),
+    "sym.random": [n for n in vars(mx.sym.random) if n in mx.nd.random.__all__],
+}
+
+
+@pytest.mark.parametrize("namespace", BY_HAND)
+def test_functions_that_are_no_operators_have_an_example(namespace):
+    """The examples run as those of all docstrings, see `test_packaging`."""
+    functions = {name: eval(f"mx.{namespace}.{name}") for name in BY_HAND[namespace]}
+    assert len(functions) > 5
+    assert not [name for name, function in functions.items() if ">>>" not in function.__doc__]
 
 
 def test_every_function_has_help_and_a_signature():

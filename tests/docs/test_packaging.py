@@ -158,7 +158,65 @@ def test_import_loads_little_beside_numpy():
     first_use |= {"_pytorch_names", "_half_private", "cuda", "gluon", "image", "module", "profiler"}
     first_use |= {"ndarray._contrib", "ndarray._contrib_updates", "ndarray._sparse"}
     first_use |= {"symbol._control_flow", "_operators.attributes", "_operators.user"}
+    first_use |= {"operator", "parameter", "_operators.custom_op", "_operators.operands"}
     assert not {f"rsnet.{m}" for m in first_use} & more
+
+
+CUSTOM_GRAPH = r"""{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "Custom",
+"name": "c", "attrs": {"op_type": "nobody"}, "inputs": [[0, 0, 0]]}], "arg_nodes": [0],
+"heads": [[1, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "mx.nd.Custom",
+        "mx.sym.Custom",
+        "mx.nd._internal._Native",
+        "mx.sym._internal._NDArray",
+        "assert {'Custom'} <= {*dir(mx.nd)} & {*dir(mx.sym)}",
+        "assert '_Native' in mx.operator.get_all_registered_operators()",
+        f"assert mx.sym.load_json({CUSTOM_GRAPH!r}).list_outputs() == ['c_output']",
+        "from rsnet.symbol.graph import StaticGraph as G; "
+        f"assert len(G.from_json({CUSTOM_GRAPH!r}).nodes) == 2",
+        "mx.OpReq.add, mx.Operator, mx.Shape, mx.operator.Operator, mx.parameter.field",
+        "from rsnet import *; Operator, Parameter, operator, nd",
+        "from rsnet import operator; operator.register",
+        "import pickle; assert pickle.loads(pickle.dumps(mx.OpReq.add)) is mx.operator.OpReq.add",
+    ],
+)
+def test_operators_in_python_are_there_though_nobody_has_imported_them(use):
+    done = run(f"import rsnet as mx\n{use}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_operator_that_is_not_loaded_yet_is_not_replaced():
+    code = """
+import rsnet as mx
+try:
+    mx.op.register("Custom")
+except mx.MXNetError as error:
+    assert "already registered" in str(error), error
+else:
+    raise AssertionError
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_fluent_method_is_the_same_before_and_after_its_first_use():
+    code = """
+import inspect, rsnet as mx
+for cls, call in ((mx.nd.NDArray, mx.nd.array([[1, 2]])), (mx.sym.Symbol, mx.sym.var("x"))):
+    assert "flip" in dir(cls) and "flip" in vars(cls)
+    method = cls.flip
+    assert inspect.isfunction(method) and method is cls.flip is vars(cls)["flip"]
+    assert method.__qualname__ == f"{cls.__name__}.flip" and "axis" in method.__doc__
+    assert "axis" in inspect.signature(method).parameters
+    assert type(call.flip(axis=1)) is cls and type(call.sum()) is cls
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_names_of_modules_that_are_loaded_at_first_use_are_those_that_they_list():

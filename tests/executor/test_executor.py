@@ -193,7 +193,7 @@ def test_duplicate_names_bind_by_position():
         (lambda n, a: n.bind(mx.cpu(), [a, a], shared_exec=3), TypeError, "shared_exec"),
         (lambda n, a: n.simple_bind(mx.cpu()), MXNetError, "give more shapes"),
         (lambda n, a: n.simple_bind(mx.cpu(), a=(2,), b=(3,)), MXNetError, "simple_bind error"),
-        (lambda n, a: n.simple_bind(mx.cpu(), grad_req=[], a=(2,)), MXNetError, "empty"),
+        (lambda n, a: n.simple_bind(mx.cpu(), grad_req=[], a=(2,)), MXNetError, "invalid grad_req"),
         (
             lambda n, a: n.simple_bind(mx.cpu(), grad_req=["write"], a=(2,)),
             MXNetError,

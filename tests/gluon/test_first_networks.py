@@ -43,7 +43,7 @@ def test_no_parameter_moves_if_one_cannot():
     first = params.get("first", shape=(1,))
     first.initialize()
     params.get("second", shape=(1,))
-    with says(ValueError, "because it has not been initialized"):
+    with says(ValueError, "which has no values: expected one that is initialized"):
         params.reset_ctx(mx.cpu(1))
     assert first.list_ctx() == [mx.cpu()]
 
@@ -63,7 +63,7 @@ class Forgetful(nn.Lambda):
 
 
 def test_a_block_without_its_constructor_says_so():
-    with says(AttributeError, "Forgetful: call super().__init__() before it sets attributes"):
+    with says(AttributeError, "Forgetful: expected super().__init__() before attribute 'dense'"):
         Forgetful()
 
 
@@ -73,7 +73,7 @@ def test_a_block_that_was_not_made_says_so_at_its_first_use():
             self.width = 3
 
     for use in (lambda b: b.initialize(), lambda b: b(nd.ones((1,))), lambda b: b.name_scope()):
-        with says(AttributeError, "Bare: call super().__init__() in its constructor"):
+        with says(AttributeError, "Bare: expected super().__init__() in its constructor"):
             use(Bare())
 
 
@@ -94,8 +94,8 @@ def test_a_file_of_another_network_is_named_with_both_sides(tmp_path):
     dense.save_parameters(path)
     net = nn.HybridSequential()
     net.add(nn.Dense(2, in_units=2))
-    text = f"file '{path}' is of another network: it has 'weight', 'bias'; the network wants "
-    with says(AssertionError, text + "'0.weight', '0.bias'"):
+    text = f"invalid file '{path}', which is of another network: expected "
+    with says(AssertionError, text + "'0.weight', '0.bias', got 'weight', 'bias'"):
         net.load_parameters(path)
 
 
@@ -105,7 +105,7 @@ def test_states_that_are_none_name_the_file(tmp_path):
     net = nn.Dense(2, in_units=2)
     net.initialize()
     trainer = gluon.Trainer(net.collect_params(), "adam")
-    with says(ValueError, f"file '{path}': these are no states of an optimizer"):
+    with says(ValueError, f"file '{path}': invalid states: expected what get_states"):
         trainer.load_states(str(path))
 
 

@@ -83,7 +83,7 @@ def test_errors_of_data_sets_reach_the_caller(mode):
     if mode == "processes":
         assert "in <lambda>" in str(error.value.__cause__)
     ragged = DataLoader(SimpleDataset([np.ones(2), np.ones(3)]), 2, **MODES[mode])
-    with pytest.raises(ValueError, match=r"sample 0 has shape \(2,\), sample 1 .*\(3,\)"):
+    with pytest.raises(ValueError, match=r"shape \(3,\) of sample 1 .*: expected \(2,\), as of sample 0"):
         list(ragged)
 
 
@@ -191,7 +191,7 @@ def test_shuffled_and_sampled():
         ({"batch_size": 1, "batch_sampler": [[0]]}, "batch_sampler decides about batches"),
         ({"batch_size": 1, "last_batch": "x"}, "invalid last_batch 'x': expected one of"),
         ({"batch_size": 0}, "invalid batch_size 0"),
-        ({"batch_size": 1, "timeout": 0}, "timeout must be positive"),
+        ({"batch_size": 1, "timeout": 0}, "invalid timeout 0: expected a positive"),
     ],
 )
 def test_loaders_refuse_wrong_arguments(arguments, text):
@@ -253,7 +253,7 @@ def test_batches_are_padded_and_grouped():
     group = batchify.Group(batchify.Stack(), batchify.AsList())
     stacked, listed = group([(np.ones(2), "a"), (np.zeros(2), "b")])
     assert stacked.shape == (2, 2) and listed == ["a", "b"]
-    with pytest.raises(AssertionError, match="should contain 2"):
+    with pytest.raises(AssertionError, match="1 attributes: expected 2"):
         group([(1,)])
     with pytest.raises(ValueError, match="expected as many axes"):
         batchify.Pad()([np.ones(1), np.ones((1, 1))])
@@ -316,7 +316,7 @@ def test_folders_are_classes(tmp_path):
     (tmp_path / "a" / "note.txt").write_text("")
     with pytest.warns(UserWarning, match=r"Ignoring .*note.txt, of type .txt"):
         vision.ImageFolderDataset(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="expected a folder that exists"):
         vision.ImageFolderDataset(str(tmp_path / "none"))
 
 
@@ -409,11 +409,11 @@ def test_crops_are_where_they_should_be():
 
 def test_rotations_check_their_arguments():
     T = vision.transforms
-    with pytest.raises(TypeError, match="only supports float32"):
+    with pytest.raises(TypeError, match="invalid dtype uint8 of the image: expected float32"):
         T.Rotate(90)(picture())
     with pytest.raises(ValueError, match="expected the lower angle first"):
         T.RandomRotation((20, 10))
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="invalid rotate_with_proba 2: expected"):
         T.RandomRotation((1, 2), rotate_with_proba=2)
     assert T.RandomRotation((1, 2), rotate_with_proba=0)(picture()).shape == (8, 6, 3)
 

@@ -133,7 +133,7 @@ def test_wrong_arguments_are_refused():
         (lambda: est.Estimator(net, loss, batch_processor=3), "invalid batch_processor 3"),
         (lambda: one.fit(loader()), "fit: epochs is .* expected one of them"),
         (lambda: one.fit(loader(), epochs=1, batches=1), "fit: epochs is .* expected one of them"),
-        (lambda: one.fit([1], epochs=1), "only support input as Gluon DataLoader"),
+        (lambda: one.fit([1], epochs=1), r"invalid data \[1\]: expected a gluon.data.DataLoader"),
         (
             lambda: one.fit(loader(), epochs=1, event_handlers=[3]),
             "invalid event handler 3: expected",

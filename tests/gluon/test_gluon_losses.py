@@ -163,9 +163,9 @@ def test_ctc_adds_up_paths(hybrid):
 
 
 def test_wrong_losses_are_refused():
-    with pytest.raises(AssertionError, match="Only 'NTC' and 'TNC'"):
+    with pytest.raises(AssertionError, match="invalid layout 'NCT': expected 'NTC' or 'TNC'"):
         losses.CTCLoss(layout="NCT")
-    with pytest.raises(ValueError, match="signed or binary"):
+    with pytest.raises(ValueError, match="invalid label_format 'x': expected 'signed' or 'binary'"):
         losses.LogisticLoss(label_format="x")
     with pytest.raises(AssertionError, match="invalid weight '3'"):
         losses.L1Loss(weight="3")(nd.ones((1, 1)), nd.ones((1, 1)))

@@ -221,13 +221,13 @@ def test_wrong_use_is_refused():
     with pytest.raises(ValueError, match="invalid layout 'NC'"):
         cell.unroll(4, sequence(), layout="NC")
     both = rnn.BidirectionalCell(rnn.RNNCell(2), rnn.RNNCell(2))
-    with pytest.raises(NotImplementedError, match="call unroll"):
+    with pytest.raises(NotImplementedError, match="expected a call of unroll"):
         both(nd.ones((1, 2)), [])
-    with pytest.raises(AssertionError, match="ZoneoutCell: a BidirectionalCell cannot be stepped"):
+    with pytest.raises(AssertionError, match="ZoneoutCell: invalid base_cell, a BidirectionalCell"):
         rnn.ZoneoutCell(both)
     modified = rnn.ResidualCell(cell)
     with pytest.raises(
-        AssertionError, match="has a modifier, such as ZoneoutCell: call the modifier"
+        AssertionError, match="has a modifier, such as ZoneoutCell: expected a call of the"
     ):
         cell.begin_state(1)
     with pytest.raises(AssertionError, match="has a modifier already"):

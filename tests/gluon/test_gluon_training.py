@@ -161,7 +161,7 @@ def test_rates_are_read_and_set():
     )
     train(net, trainer, 3)
     assert trainer.learning_rate == 0.25
-    with pytest.raises(UserWarning, match="LRScheduler"):
+    with pytest.raises(UserWarning, match="expected an optimizer without lr_scheduler"):
         trainer.set_learning_rate(1)
 
 
@@ -217,13 +217,13 @@ def test_new_values_survive_a_step_on_the_store():
 def test_stale_gradients_are_named():
     net = small()
     trainer = gluon.Trainer(net.collect_params(), "sgd")
-    with pytest.raises(UserWarning, match=r"`dense\d+_bias` on context cpu\(0\)"):
+    with pytest.raises(UserWarning, match=r"'dense\d+_bias' on cpu\(0\)"):
         trainer.step(1)
     before = net.weight.data().asnumpy()
     trainer.step(1, ignore_stale_grad=True)
     assert (net.weight.data().asnumpy() == before).all()
     train(net, trainer, 1)
-    with pytest.raises(UserWarning, match="has not been updated by backward"):
+    with pytest.raises(UserWarning, match="expected a new one by backward"):
         trainer.step(1)
 
 
@@ -265,7 +265,7 @@ def test_frozen_parameters_are_left_alone():
     train(net, trainer, 2)
     assert (net.weight.data().asnumpy() == before).all()
     assert (net.bias.data().asnumpy() != 0).all()
-    with pytest.raises(RuntimeError, match="weight' because grad_req='null'"):
+    with pytest.raises(RuntimeError, match="weight' has no gradient: expected a grad_req"):
         net.weight.grad()
 
 

@@ -57,7 +57,7 @@ def test_weights_come_from_local_files(tmp_path):
     x = nd.ones((1, 3, 32, 32))
     expected = net(x).asnumpy()
     with pytest.raises(
-        FileNotFoundError, match="no weights of 'mobilenet0.25'.*nothing from a net"
+        FileNotFoundError, match="weights of 'mobilenet0.25': expected.*nothing from a"
     ):
         vision.get_model("mobilenet0.25", classes=3, pretrained=True, root=str(tmp_path))
     net.save_parameters(tmp_path / "mobilenet0.25-9f83e440.params")

@@ -430,7 +430,7 @@ def test_errors_in_a_body_reach_the_caller():
     x, s = sym.Variable("x"), sym.Variable("s")
     with pytest.raises(ValueError, match="expected 1"):
         contrib.foreach(lambda x, s: (x, []), x, [s])
-    with pytest.raises(ValueError, match="invalid data 'x': the body does not use it"):
+    with pytest.raises(ValueError, match="invalid data 'x': expected a body that uses it"):
         contrib.foreach(lambda x, s: (s, s), x, s)
     with pytest.raises(TypeError, match="invalid output of type float: expected a Symbol"):
         contrib.foreach(lambda x, s: (1.0, s), x, s)

@@ -123,7 +123,7 @@ MESSAGES = {
     ),
     "duplicate names": (
         lambda: (mx.sym.Variable("x") + mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2,)),
-        "duplicate argument name 'x': ['x', 'x']",
+        "duplicate argument name 'x': expected every name once, got ['x', 'x']",
     ),
     "no function": (
         lambda: SUM.bind(

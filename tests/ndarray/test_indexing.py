@@ -80,13 +80,13 @@ def test_views_share_memory():
 
 def test_index_errors():
     x = nd.zeros((3, 2))
-    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+    with pytest.raises(IndexError, match="invalid index 3 of axis 0: expected -3 to 2"):
         x[3]
     with pytest.raises(IndexError, match="too many indices"):
         x[0, 0, 0]
     with pytest.raises(IndexError, match="one ellipsis at most"):
         x[..., ...]
-    with pytest.raises(ValueError, match="does not support slicing with key a"):
+    with pytest.raises(ValueError, match="invalid index 'a': expected integers, slices"):
         x["a"]
     with pytest.raises(IndexError):
         x[[5]]

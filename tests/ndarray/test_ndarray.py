@@ -64,7 +64,7 @@ def test_np_shape_makes_and_saves_empty_arrays_and_scalars(tmp_path):
                 np.testing.assert_array_equal(x.asnumpy(), np.full(shape, value))
         assert nd.full((), 7).asnumpy() == 7 and nd.array(2.5).shape == ()
         assert (nd.ones(()) + 1).asnumpy() == 2
-        with pytest.raises(mx.MXNetError, match="negative"):
+        with pytest.raises(mx.MXNetError, match="expected extents of at least 0"):
             nd.zeros((-1, 3))
         scalar = nd.ones(())
         nd.save(path, {"scalar": scalar, "empty": nd.zeros((0, 3))})
@@ -73,7 +73,7 @@ def test_np_shape_makes_and_saves_empty_arrays_and_scalars(tmp_path):
     assert path.read_bytes()[24:28] == bytes.fromhex("cafa93f9")
     with pytest.raises(mx.MXNetError, match="within np_shape"):
         nd.load(path)
-    with pytest.raises(mx.MXNetError, match="within np_shape"):
+    with pytest.raises(mx.MXNetError, match=r"invalid shape \(\) to save: .* without np_shape"):
         nd.save(path, [scalar])
     nd.save(path, [nd.ones((2,))])
     with mx.util.np_shape(True), pytest.raises(mx.MXNetError, match="without np_shape"):
@@ -112,9 +112,9 @@ def test_squeeze_shares_memory_only_inplace():
     for inplace in (False, True):
         assert x.squeeze(axis=(0, -1), inplace=inplace).shape == (2,)
         for axis in (3, -4, (0, 5)):
-            with pytest.raises(ValueError, match="out of range"):
+            with pytest.raises(ValueError, match="out of range|expected -3 to 2"):
                 x.squeeze(axis=axis, inplace=inplace)
-    with pytest.raises(ValueError, match="out of range"):
+    with pytest.raises(ValueError, match="expand_dims: invalid axis 5: expected -4 to 3"):
         x.expand_dims(5, inplace=True)
 
 
@@ -287,7 +287,7 @@ def test_reshape_of_the_docs():
     x = nd.zeros((10, 5, 4))
     assert x.reshape((-1, 0)).shape == (40, 5)
     assert x.reshape((-1, 0), reverse=True).shape == (50, 4)
-    with pytest.raises(ValueError, match="Cannot reshape array of size 200 into shape"):
+    with pytest.raises(ValueError, match="expected one of 200 elements"):
         x.reshape((7, -1))
     with pytest.raises(mx.MXNetError):
         x.reshape((-1, -1))

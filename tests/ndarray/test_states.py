@@ -93,7 +93,7 @@ def test_methods_of_arrays_under_old_names():
     x = nd.zeros((2, 2))
     x._sync_copyfrom(np.ones((2, 2)))
     assert x.asnumpy().tolist() == [[1, 1], [1, 1]]
-    with pytest.raises(ValueError, match=r"cannot copy shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"invalid shape \(3,\) to copy: expected \(2, 2\)"):
         x._sync_copyfrom(np.ones(3))
     x._full(4)
     assert x.asnumpy().tolist() == [[4, 4], [4, 4]]
@@ -110,7 +110,7 @@ def test_methods_of_arrays_under_old_names():
 
 @pytest.mark.parametrize("axes", [((0, 1), (1, 1)), ((1, -2), (0, 1))])
 def test_moveaxis_refuses_repeated_axes(axes):
-    with pytest.raises(ValueError, match="an axis is repeated"):
+    with pytest.raises(ValueError, match="expected every axis once"):
         nd.moveaxis(nd.ones((2, 3, 4)), *axes)
 
 
@@ -124,7 +124,7 @@ def test_arguments_by_the_names_of_mxnet():
     assert x.reshape(3, 1, shape=(1, 3)).shape == (3, 1)
     counts = sym.histogram(sym.Variable("x"), bins=2, range=(0, 4)).eval(x=x)[0]
     assert counts.asnumpy().tolist() == [1, 2]
-    with pytest.raises(ValueError, match="range must be given"):
+    with pytest.raises(ValueError, match="invalid range None: expected"):
         sym.histogram(sym.Variable("x"), bins=2)
 
 

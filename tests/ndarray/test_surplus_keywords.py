@@ -10,6 +10,8 @@ from rsnet import nd
     [
         (nd.zeros, ((2,),)),
         (nd.ones, ((2,),)),
+        (nd.zeros_like, (nd.ones((2,)),)),
+        (nd.ones_like, (nd.ones((2,)),)),
         (nd.random.uniform, (0, 1, (2,))),
         (nd.random.normal, (0, 1, (2,))),
         (nd.random.randn, (2,)),

@@ -11,10 +11,11 @@ import pytest
 
 import rsnet as mx
 from rsnet import nd, sym
+from rsnet._operators import registry
 from rsnet.symbol import register
 
 OPTIONS = {"out", "name", "attr"}
-NAMES = [n for n in mx._core.operator_names() if not n.startswith("_backward")]
+NAMES = [n for n in registry.names() if not n.startswith("_backward")]
 OPERATORS = [n for n in NAMES if mx._core.operator_info(n)["name"] == n]  # each by one of its names
 
 

@@ -84,7 +84,7 @@ def test_errors_of_compilers_are_shown(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.so"))
     for given, text in [
         ([], "expected at least one file"),
-        ("absent.cpp", "there is no such file"),
+        ("absent.cpp", "expected a file that exists"),
         (ROOT / "README.md", "expected a name that ends in"),
     ]:
         with pytest.raises(mx.MXNetError, match=text):
@@ -92,11 +92,11 @@ def test_errors_of_compilers_are_shown(tmp_path, monkeypatch):
     with pytest.raises(mx.MXNetError, match="invalid name 'a/b'"):
         mx.build_extension(bad, "a/b", build_dir=tmp_path)
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(mx.MXNetError, match="no compiler for C\\+\\+: tried no-such-compiler"):
+    with pytest.raises(mx.MXNetError, match=r"a compiler for C\+\+, and found none of: no-such-compiler"):
         mx.build_extension(bad, build_dir=tmp_path)
     monkeypatch.setenv("NVCC", "no-such-nvcc")
     (tmp_path / "k.cu").write_text("")
-    with pytest.raises(mx.MXNetError, match="no compiler for CUDA: tried no-such-nvcc"):
+    with pytest.raises(mx.MXNetError, match="a compiler for CUDA, and found none of: no-such-nvcc"):
         mx.build_extension(tmp_path / "k.cu", build_dir=tmp_path)
 
 

@@ -314,9 +314,9 @@ def test_a_task_may_end_on_another_thread_and_is_forgotten_if_it_began_while_off
 def test_misuse_is_told():
     domain = profiler.Domain("d")
     task = domain.new_task("t")
-    with pytest.raises(RuntimeError, match=r"Task\('t'\) is not started"):
+    with pytest.raises(RuntimeError, match=r"invalid stop of Task\('t'\)"):
         task.stop()
-    with task, pytest.raises(RuntimeError, match="is started already"):
+    with task, pytest.raises(RuntimeError, match=r"invalid start of Task\('t'\)"):
         task.start()
     with pytest.raises(TypeError, match="invalid domain 'd': expected a profiler.Domain"):
         profiler.Task("d", "t")

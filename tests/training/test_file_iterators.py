@@ -60,7 +60,7 @@ def test_mnist_images_in_order_and_in_parts(digits):
         ({"image": "none"}, "cannot read 'none'"),
         ({"num_parts": 2, "part_index": 2}, "part_index is 2"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"bacth_size": 3}, "unknown parameter 'bacth_size'"),
+        ({"bacth_size": 3}, "invalid parameters 'bacth_size'"),
     ],
 )
 def test_mnist_refuses_what_is_wrong(digits, change, says):

@@ -68,7 +68,7 @@ def test_an_optimizer_and_its_states_in_files(tmp_path):
     again.set_optimizer(mx.optimizer.SGD(learning_rate=0.5, momentum=0.9))
     again.load_optimizer_states(path)
     np.testing.assert_allclose(run(again, 2), whole)
-    with pytest.raises(mx.MXNetError, match="without an optimizer"):
+    with pytest.raises(mx.MXNetError, match="expected an optimizer in this store"):
         kv.create().save_optimizer_states(path)
 
 
@@ -92,12 +92,12 @@ def test_two_bit_compression_loses_nothing_in_the_long_run():
     [
         (lambda s: s.push("b", nd.ones((2, 3))), mx.MXNetError, "unknown key 'b'"),
         (lambda s: s.pull("b", nd.ones((2, 3))), mx.MXNetError, "unknown key 'b'"),
-        (lambda s: s.init("w", nd.ones((2, 3))), mx.MXNetError, "duplicate init of key w"),
+        (lambda s: s.init("w", nd.ones((2, 3))), mx.MXNetError, "init: invalid key 'w', which has a value"),
         (lambda s: s.init(3, nd.ones((2, 3))), ValueError, "invalid key 3: expected str"),
         (lambda s: s.init(3.5, nd.ones((2, 3))), TypeError, "invalid key 3.5"),
         (lambda s: s.push("w", 3), TypeError, "invalid value of key 'w' 3"),
         (lambda s: s.push(["w"], [1, 2]), ValueError, "1 keys and 2 values"),
-        (lambda s: s.push("w", []), ValueError, "has no value"),
+        (lambda s: s.push("w", []), ValueError, "expected one array at least"),
         (lambda s: s.push("w", nd.ones((3, 2))), ValueError, r"key .w. \(3, 2\): expected \(2, 3\)"),
         (lambda s: s.pull("w"), ValueError, "out is None"),
         (lambda s: s.set_optimizer("sgd"), TypeError, "expected an Optimizer"),

@@ -240,7 +240,7 @@ def _root(path):
     ("lines", "message"),
     [
         ("a 1 2\nb 1\nc 1 2 3\n", "line 3: 'c' has 3 numbers, expected 2"),
-        ("a 1 2\nb one\n", "line 2: could not convert"),
+        ("a 1 2\nb one\n", "line 2: expected numbers: could not convert"),
         ("a 1 2\nb\n", "line 2: expected a token and its vector"),
         ("", "expected lines of a token"),
     ],
@@ -256,7 +256,7 @@ def test_damaged_files_of_vectors(tmp_path, lines, message):
 def test_absent_files_of_vectors(tmp_path):
     with pytest.raises(ValueError, match="expected a file"):
         text.embedding.CustomEmbedding(str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError, match="put 'wiki.simple.vec' there"):
+    with pytest.raises(FileNotFoundError, match="expected the vectors 'wiki.simple.vec' there"):
         text.embedding.FastText(embedding_root=str(tmp_path))
 
 
@@ -317,13 +317,13 @@ def test_parameters_from_a_dict():
     assert params["net_weight"].data().asnumpy().tolist() == [1, 2]
     with pytest.raises(AssertionError, match="is missing in param_dict"):
         params.load_dict({})
-    with pytest.raises(ValueError, match="of file 'x' is not among"):
+    with pytest.raises(ValueError, match="of file 'x': expected one of"):
         params.load_dict({"net_weight": nd.ones((2,)), "b": nd.ones((1,))}, filename="x")
 
 
 def test_a_shape_of_another_size_is_an_error_of_both_kinds():
     for kind in (ValueError, mx.MXNetError):
-        with pytest.raises(kind, match="Cannot reshape array of size 4"):
+        with pytest.raises(kind, match="expected one of 4 elements"):
             nd.ones((2, 2)).reshape((5,))
 
 

@@ -252,7 +252,7 @@ def test_sentences_become_batches():
     words = [["the", "cat"], ["the", "dog", "sat"], ["a", "cat", "sat"], ["a", "dog"]]
     coded, vocab = rnn.encode_sentences(words, invalid_label=0, start_label=1)
     assert coded[0] == [1, 2] and vocab["\n"] == 0 and sorted(vocab.values()) == list(range(6))
-    with pytest.raises(ValueError, match="unknown word 'bird'"):
+    with pytest.raises(ValueError, match="invalid word 'bird': expected one of"):
         rnn.encode_sentences([["bird"]], vocab)
     assert rnn.encode_sentences([["bird"]], vocab, unknown_token="a")[0] == [[vocab["a"]]]
     for layout in ("NT", "TN"):

@@ -28,4 +28,4 @@ class _DownloadedDataset(_LocalDataset):
         super().__init__(root, transform)
 
     def _get_data(self) -> None:
-        raise NotImplementedError(f"{type(self).__name__} defines no _get_data")
+        raise NotImplementedError(f"{type(self).__name__} does not define _get_data")

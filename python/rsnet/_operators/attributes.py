@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import _core
 from . import registry
 from .attribute_table import KERNELS, check_attribute, check_kernels, documented
 from .attrs import Attrs, kVarg
@@ -210,7 +209,7 @@ def register(name: str, *, views: str | None = None) -> Entry:
 
 def new_entry(name: str) -> Entry:
     free_name("register", name)
-    if name in _core.operator_names():
+    if registry.version(name) is not None:
         how = "already registered, and not by attributes: it cannot be changed here"
         raise fail(f"operator '{name}'", how)
     return Entry(name)

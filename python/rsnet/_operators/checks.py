@@ -36,14 +36,6 @@ NAME = "letters, digits and _, not beginning with a digit"
 MOST_OPERANDS = 65_535
 
 
-def add_note(error: BaseException, text: str) -> None:
-    """Adds a note to an exception, also where Python (3.10) has none of its own."""
-    if hasattr(error, "add_note"):
-        error.add_note(text)
-    else:
-        vars(error).setdefault("__notes__", []).append(text)
-
-
 def fail(operator: str, message: str) -> MXNetError:
     """An error that names the operator."""
     return MXNetError(f"{operator}: {message}")

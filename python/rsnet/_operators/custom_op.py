@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from .._exceptions import add_note
 from .._warnings import warn
 from ..parameter import schema_field
 from . import registry
-from .checks import add_note, fail, invalid, unknown
+from .checks import fail, invalid, unknown
 from .definition import Facts
 from .operands import assign
 from .property import Description
@@ -330,7 +331,18 @@ _forward, _backward = node_definitions(
 )
 _forward.doc = (
     "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"
-    "All other keyword arguments are passed to the constructor of its CustomOpProp as strings."
+    "All other keyword arguments are passed to the constructor of its CustomOpProp as strings.\n\n"
+    "Examples\n"
+    "--------\n"
+    ">>> class Identity(mx.operator.CustomOp):\n"
+    "...     def forward(self, is_train, req, in_data, out_data, aux):\n"
+    "...         self.assign(out_data[0], req[0], in_data[0])\n"
+    '>>> @mx.operator.register("doc_identity")\n'
+    "... class IdentityProp(mx.operator.CustomOpProp):\n"
+    "...     def create_operator(self, ctx, in_shapes, in_dtypes):\n"
+    "...         return Identity()\n"
+    '>>> nd.Custom(nd.array([1, 2]), op_type="doc_identity")\n'
+    "[1 2]"
 )
 _forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments, in order or by name.")]
 _backward.install()

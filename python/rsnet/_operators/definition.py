@@ -113,6 +113,7 @@ class Definition:
         """
         names = (self.name, *self.aliases)
         for name in names:
+            registry.version(name)  # one of this package that is defined on demand comes first
             free_name(f"register('{self.name}')", name)
         _core.define_operator(self, replace)
         if not self.name.startswith("_backward"):

@@ -29,8 +29,8 @@ class Source(enum.IntEnum):
     OUT_GRAD = -3
 
 
-class Call(NamedTuple):
-    """One operator of a program; mirrors the core's ``RuleCall``."""
+class RuleCall(NamedTuple):
+    """One operator of a program; that of the core has the same name."""
 
     backward: bool
     op: str
@@ -78,7 +78,7 @@ class Rule:
     """The program of one gradient, while it is written."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[RuleCall] = []
 
     def call(
         self,
@@ -95,7 +95,7 @@ class Rule:
             if not isinstance(entry, GradEntry):
                 raise invalid("gradient rule", f"operand of {op}", entry, "an entry")
         texts = [(k, str(v)) for k, v in (params or {}).items()]
-        self.calls.append(Call(backward, op, name, texts, [e.ref for e in inputs]))
+        self.calls.append(RuleCall(backward, op, name, texts, [e.ref for e in inputs]))
         at = len(self.calls) - 1
         return [GradEntry(self, (at, i)) for i in range(outputs)]
 
@@ -111,7 +111,7 @@ class Rule:
 
     def program(
         self, operator: str, results: Any, n: int
-    ) -> tuple[list[Call], list[tuple[int, int] | None]]:
+    ) -> tuple[list[RuleCall], list[tuple[int, int] | None]]:
         """The finished program with one gradient, or None for zero, per input."""
         if isinstance(results, GradEntry):
             results = [results]

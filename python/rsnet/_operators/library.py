@@ -16,6 +16,7 @@ from .checks import free_name
 from .user.attr import Attr
 from .user.conf import Conf
 from .user.definition import UserOpDefinition
+from .user.inference import Found, Inference, Types
 
 #: Kinds of attributes by their numbers in ``rsnet/plugin.h``.
 _KINDS = {
@@ -147,10 +148,10 @@ class LibraryDefinition(UserOpDefinition):
             attrs[key] = Attr(_KINDS[kind], *known, doc=doc)
         super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
         self.library = str(info["library"])
-        self.inference: Any = self
+        self.inference: Inference = LibraryInference(self)
         if info["has_signatures"]:
             self.sbp = self._signatures
-            self.inference = CheckedInference(self, self._signatures, self)
+            self.inference = CheckedInference(self, self._signatures, self.inference)
 
     def install(self, *, replace: bool) -> None:
         """Kernels and gradients of libraries' operators come from libraries."""
@@ -159,19 +160,31 @@ class LibraryDefinition(UserOpDefinition):
             "cannot be written in Python"
         )
 
-    def both(
-        self, conf: Conf, shapes: Sequence[Any], names: list[Any]
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """The library's inference, in the form of ``Inference.both``: ``rsnet.sbp`` asks for it."""
-        found = _core.infer_outputs(self.name, list(zip(shapes, names)), self.call_params(conf))
-        return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
-
     def _signatures(self, ctx: SbpContext) -> None:
         given, made = ([(d.shape, d.dtype) for d in descs] for descs in ctx.descriptions())
         params = self.call_params(Conf(self, _counts(self, ctx), ctx.attributes()))
         ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
         for text in _core.library_signatures(self.name, given, made, params):
             parse_rule(self.name, text, ins, outs)(ctx)
+
+
+class LibraryInference:
+    """The inference of an operator by its library, for ``rsnet.sbp``: the core asks itself."""
+
+    def __init__(self, definition: LibraryDefinition) -> None:
+        self._definition = definition
+
+    def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
+        d = self._definition
+        found = _core.infer_outputs(d.name, list(zip(shapes, names)), d.call_params(conf))
+        return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
+
+    def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
+        return self.both(conf, ins, ["float32"] * len(ins))[1]
+
+    def types(self, conf: Conf, ins: list[Any]) -> Types | None:
+        """``None``: libraries infer types with shapes."""
+        return None
 
 
 def _counts(d: LibraryDefinition, ctx: SbpContext) -> dict[str, int]:

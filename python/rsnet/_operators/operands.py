@@ -1,4 +1,4 @@
-"""Requests for outputs (``OpReq``) and resources that operators ask for (``ctx.requested``)."""
+"""Storing results as requested, and resources that operators ask for (``ctx.requested``)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,7 @@ import numpy as np
 
 from .. import ndarray as nd
 from ..base import MXNetError
-
-
-class OpReq(str, enum.Enum):
-    """What an operator is asked to do with an output; equal to its text, ``int(req)`` is 0 to 3."""
-
-    null = "null"
-    write = "write"
-    inplace = "inplace"
-    add = "add"
-
-    def __int__(self) -> int:
-        return _REQ_NUMBERS[self._value_]
-
-    __index__ = __int__
-    __str__ = str.__str__
-    __repr__ = str.__repr__  # lists of requests print as in MXNet
-    __format__ = str.__format__  # type: ignore[assignment]
-
-
-_REQ_NUMBERS = {"null": 0, "write": 1, "inplace": 2, "add": 3}
+from .requests import REQ_NUMBERS
 
 
 class ResourceRequest(str, enum.Enum):
@@ -55,9 +36,9 @@ def assign(dst: Any, req: str | int, src: Any) -> None:
     elif req == "add":
         dst[:] += _addend(dst, src)
     elif isinstance(req, int) and 0 <= req < 4:
-        assign(dst, tuple(_REQ_NUMBERS)[req], src)
+        assign(dst, tuple(REQ_NUMBERS)[req], src)
     else:
-        raise MXNetError(f"assign: invalid req {req!r}: expected one of: {', '.join(_REQ_NUMBERS)}")
+        raise MXNetError(f"assign: invalid req {req!r}: expected one of: {', '.join(REQ_NUMBERS)}")
 
 
 def _addend(dst: Any, src: Any) -> Any:

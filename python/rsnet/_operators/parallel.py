@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import engine
 from .checks import invalid, is_integer
-from .operands import OpReq, assign
+from .operands import assign
+from .requests import OpReq
 
 #: Elements of one part, unless the caller asks for others: enough to outweigh handing it over.
 GRAIN = 65_536

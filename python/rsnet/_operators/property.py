@@ -10,7 +10,8 @@ import numpy as np
 
 from ..parameter import Parameter
 from .checks import invalid, unknown
-from .operands import OpReq, ResourceRequest, assign
+from .operands import ResourceRequest, assign
+from .requests import OpReq
 
 
 class Operator:
@@ -45,7 +46,7 @@ class Operator:
         aux_states : list of NDArray
             May be read and written.
         """
-        raise NotImplementedError(f"{type(self).__name__}.forward is not implemented")
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def backward(
         self,
@@ -62,7 +63,7 @@ class Operator:
         Of ``out_grad`` (one for every visible output), ``in_data`` and ``out_data`` only the
         declared dependencies are there: using another one is an MXNetError.
         """
-        raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
+        raise NotImplementedError(f"{type(self).__name__} does not define backward")
 
     def exec_type(self) -> str:
         """``"sync"``, the only way that is supported: the operator is done when its function has
@@ -240,7 +241,7 @@ class OperatorProperty(Description):
         Exception
             Of any type, on conflict.
         """
-        raise NotImplementedError(f"{type(self).__name__}.infer_shape is not implemented")
+        raise NotImplementedError(f"{type(self).__name__} does not define infer_shape")
 
     def infer_type(self, in_type: list[Any]) -> Any:
         """``(in_type, out_type, aux_type)`` of NumPy types, None for unknown; default: all
@@ -327,7 +328,7 @@ class OperatorProperty(Description):
         rsnet.MXNetError
             By the call, if what is returned has no ``forward`` and ``backward``.
         """
-        raise NotImplementedError(f"{type(self).__name__}.create_operator is not implemented")
+        raise NotImplementedError(f"{type(self).__name__} does not define create_operator")
 
     def create_operator_ex(
         self, ctx: Any, in_shapes: list[tuple[int, ...]], in_types: list[Any]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._exceptions import add_note
 from ..base import MXNetError, Unusable
 from .checks import (
     TYPES,
-    add_note,
     invalid,
     is_integer,
     name_list,

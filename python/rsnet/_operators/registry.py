@@ -6,8 +6,9 @@ notified of new operators through :func:`subscribe`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import _core
 from .._mxnet_names import is_missing_operator
@@ -28,6 +29,54 @@ only_in_nd: dict[str, list[str]] = {}
 #: Kernels and gradients registered before their user operator is defined.
 waiting_kernels: dict[str, list[Any]] = {}
 waiting_gradients: dict[str, Callable[[Any], Any]] = {}
+
+
+#: Operators of this package that are written in Python, and the modules that define them when one
+#: of the names is first asked for.
+_ON_DEMAND = {
+    prefix + name: f"{__package__}.{module}"
+    for name, module in {"Custom": "custom_op", "_Native": "legacy", "_NDArray": "legacy"}.items()
+    for prefix in ("", "_backward_")
+}
+
+
+def version(name: str) -> int | None:
+    """The number of the registration of an operator or alias; ``None`` if there is none."""
+    found = _core.registry_version(name)
+    if found is None and name in _ON_DEMAND:
+        import_on_demand(_ON_DEMAND[name])
+        found = _core.registry_version(name)
+    return found
+
+
+def define_named(text: str) -> None:
+    """Defines the operators on demand that a symbol file names."""
+    for name in _ON_DEMAND:
+        if f'"{name}"' in text:
+            version(name)
+
+
+def _define_all() -> None:
+    for name in _ON_DEMAND:
+        version(name)
+
+
+def names() -> list[str]:
+    """Names of all operators of the core, aliases included."""
+    _define_all()
+    return _core.operator_names()
+
+
+def aliases() -> dict[str, list[str]]:
+    """Operators of the core with all their names, by main name."""
+    _define_all()
+    return _core.operator_aliases()
+
+
+def info(name: str) -> dict[str, Any]:
+    """``name``, ``doc``, ``inputs``, ``params`` ... of an operator; KeyError if there is none."""
+    version(name)
+    return _core.operator_info(name)
 
 
 def missing(name: str) -> str | None:
@@ -59,10 +108,26 @@ def absent(name: str, text: str) -> str:
 
     if hint("nd", name):
         return text + hint("nd", name)
-
-    names = [known for known in _core.operator_names() if not known.startswith("_")]
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    public = [known for known in names() if not known.startswith("_")]
+    near = difflib.get_close_matches(name, public, n=1, cutoff=0.75)
     return f"{text}, did you mean '{near[0]}'?" if near else text
+
+
+_UNREGISTERED = re.compile(r"operator (\S+) is not registered")
+
+
+def with_reasons(text: str) -> str:
+    """The error of a file of unknown operators, with those named that are MXNet's."""
+    missing = set(_UNREGISTERED.findall(text))
+
+    def reason(found: re.Match[str]) -> str:
+        known = is_missing_operator(found[1])
+        return f"MXNet's `{found[1]}` is not in rsnet yet" if known else found[0]
+
+    lines = text.splitlines()
+    if missing and all(map(is_missing_operator, missing)):
+        lines[-1] = "With allow_unknown=True the file loads without them."
+    return _UNREGISTERED.sub(reason, "\n".join(lines))
 
 
 #: User operators that modules define when a name is first asked for, and these modules.
@@ -126,43 +191,3 @@ def hidden_by(name: str) -> str | None:
     """What an operator ``name`` would hide; ``None`` for nothing."""
     found = (hides(name) for _, hides in _namespaces)
     return next((hidden for hidden in found if hidden is not None), None)
-
-
-# Listings ---------------------------------------------------------------------------------------
-
-
-def get_all_registered_operators() -> list[str]:
-    """Names of all operators, sorted, aliases and custom operators' ``op_type`` names included."""
-    return sorted({*_core.operator_names(), *custom_props})
-
-
-def get_all_registered_operators_grouped() -> dict[str, list[str]]:
-    """Operators with all their names, by main name."""
-    aliases: dict[str, list[str]] = _core.operator_aliases()
-    return aliases
-
-
-class OperatorArguments(NamedTuple):
-    """The arguments of an operator: their number, names and types."""
-
-    narg: int
-    names: list[str]
-    types: list[str]
-
-
-def get_operator_arguments(op_name: str) -> OperatorArguments:
-    """Names and type information of an operator's inputs and parameters.
-
-    Returns
-    -------
-    OperatorArguments
-        A tuple ``(narg, names, types)``.
-
-    Raises
-    ------
-    KeyError
-        If no such operator is registered.
-    """
-    info = _core.operator_info(op_name)
-    arguments = [*info["inputs"], *info["params"]]
-    return OperatorArguments(len(arguments), [a[0] for a in arguments], [a[1] for a in arguments])

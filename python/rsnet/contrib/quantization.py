@@ -285,7 +285,10 @@ def _calibrated(
     known = internals.list_outputs()
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise ValueError(f"cannot calibrate the outputs {missing}: they have other names")
+        raise ValueError(
+            f"invalid symbol: it has no outputs {missing} to calibrate: expected outputs that have "
+            "the names of their nodes"
+        )
     group = sym.Group([internals[known.index(name)] for name in wanted])
     observers = {name: _Observer() for name in wanted}
     executor, seen = None, 0
@@ -309,7 +312,7 @@ def _calibrated(
         if limit is not None and seen >= limit:
             break
     if not seen:
-        raise ValueError("invalid calib_data: it has no batches")
+        raise ValueError("invalid calib_data without batches: expected one batch at least")
     return {name: observer.range(entropy) for name, observer in observers.items()}
 
 
@@ -402,7 +405,9 @@ def quantize_model(
     rewriting = _Rewriting(sym, params, excluded, quantized_dtype, ranges)
     if calib_mode != "none":
         if calib_data is None:
-            raise ValueError(f"calib_data is required for calib_mode {calib_mode!r}")
+            raise ValueError(
+                f"invalid calib_data None: expected batches, as calib_mode is {calib_mode!r}"
+            )
         where = ctx or cpu()
         batches = _batches(calib_data, data_names, where)
         entropy = calib_mode == "entropy"

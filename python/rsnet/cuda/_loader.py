@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,8 +38,10 @@ OPTIONS = ("-std=c++17",)
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
-#: The owners of loaded functions, by (device, source, function).
-_loaded: dict[tuple[int, str, str], tuple[int, Any]] = {}
+#: What is loaded, by (device, source, function): handles with their owners. A source of rsnet is
+#: the name of its file. A program's source is one module, which has the name `_MODULE`.
+_loaded: dict[tuple[int, Source | str, str], Any] = {}
+_MODULE = ""
 
 
 @cache
@@ -136,6 +139,14 @@ def _loader() -> Any:
     return runpy.run_path(path)["Loader"]() if path else CupyLoader()
 
 
+def _kept(device: int, source: Source | str, name: str, make: Callable[[], Any]) -> Any:
+    """What `make` returned at the first call for this function; errors are not kept."""
+    key = (device, source, name)
+    if key not in _loaded:
+        _loaded[key] = make()
+    return _loaded[key]
+
+
 def load(device: int, source: str, definitions: str, function: str) -> int:
     """The driver's handle of `function`, which is compiled for `device` if it is not loaded yet.
 
@@ -146,13 +157,12 @@ def load(device: int, source: str, definitions: str, function: str) -> int:
     MXNetError
         If the source does not compile; with the compiler's log.
     """
-    key = (device, source, function)
-    if key not in _loaded:
-        _loaded[key] = _loader().load(device, source, definitions, function)
-    return _loaded[key][0]
+    found: tuple[int, Any] = _kept(
+        device, source, function, lambda: _loader().load(device, source, definitions, function)
+    )
+    return found[0]
 
 
-@cache
 def compile_source(device: int, source: Source) -> Any:
     """A program's source, compiled for a device; it stays loaded until the process ends.
 
@@ -163,13 +173,7 @@ def compile_source(device: int, source: Source) -> Any:
     MXNetError
         If the source does not compile; with the compiler's log.
     """
-    return _loader().compile(device, source)
-
-
-@cache
-def _function_of(device: int, source: Source, name: str) -> tuple[int, Any]:
-    found: tuple[int, Any] = _loader().function(device, compile_source(device, source), name)
-    return found
+    return _kept(device, source, _MODULE, lambda: _loader().compile(device, source))
 
 
 def load_from_source(device: int, source: Source, name: str) -> int:
@@ -180,4 +184,8 @@ def load_from_source(device: int, source: Source, name: str) -> int:
     MXNetError
         If there is no function of this name.
     """
-    return _function_of(device, source, name)[0]
+    module = compile_source(device, source)
+    found: tuple[int, Any] = _kept(
+        device, source, name, lambda: _loader().function(device, module, name)
+    )
+    return found[0]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from .._operators import registry
 from ..ndarray._register import _home
 
 
 def operators(*, built_in: bool = False) -> list[str]:
     """Main names of all operators but the backward ones, sorted."""
-    names = _core.operator_aliases()
+    names = registry.aliases()
     return sorted(
         name
         for name in names
@@ -20,7 +21,7 @@ def operators(*, built_in: bool = False) -> list[str]:
 
 def names_of(operator: str) -> list[str]:
     """All names of an operator, the main one first."""
-    return [operator, *sorted(set(_core.operator_aliases()[operator]) - {operator})]
+    return [operator, *sorted(set(registry.aliases()[operator]) - {operator})]
 
 
 def place_of(name: str) -> tuple[str, str]:
@@ -36,4 +37,4 @@ def call_of(name: str, module: str = "nd") -> str:
 
 def facts(name: str) -> dict[str, Any]:
     """``doc``, ``inputs``, ``params`` and ``variadic`` of an operator."""
-    return _core.operator_info(name)
+    return registry.info(name)

@@ -6,19 +6,23 @@ import inspect
 import keyword
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from .. import ndarray, symbol
-from ..ndarray import _contrib
+from ..ndarray import _contrib, _contrib_updates
 from ..ndarray._methods import fluent_names
 from ..symbol import _control_flow
 from .registry import facts, names_of, operators, place_of
 
 #: Namespaces that have no file of their own.
 NAMESPACES = ("op", "contrib", "linalg", "image")
-#: Functions written by hand, by module and namespace: the file that has them.
-_WRITTEN = {("ndarray", "contrib"): _contrib, ("symbol", "contrib"): _control_flow}
+#: Functions written by hand, by module and namespace: the files that have them.
+_WRITTEN = {
+    ("ndarray", "contrib"): (_contrib, _contrib_updates),
+    ("symbol", "contrib"): (_control_flow,),
+}
 
 _PLAIN = {
     "boolean": "_bool", "int": "_int", "int (non-negative)": "_int", "long": "_int",
@@ -67,12 +71,11 @@ def stub(module: str, namespace: str) -> str:
                 functions[short] = _function(name, short, array)
     handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
     public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
-    by_hand = _WRITTEN.get((module, namespace))
-    written = sorted(by_hand.__all__) if by_hand else []
+    by_hand = _WRITTEN.get((module, namespace), ())
+    written = {name: file.__name__.rpartition(".")[2] for file in by_hand for name in file.__all__}
     lines = [f"__all__ = {sorted([*public, *written])!r}", ""]
     lines += [functions[short] for short in sorted(functions)]
-    file = by_hand.__name__.rpartition(".")[2] if by_hand else ""
-    return _file(source, array, lines, file, written) if functions else ""
+    return _file(source, array, lines, written) if functions else ""
 
 
 def methods_stub() -> str:
@@ -98,8 +101,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _file(
-    source: str, array: str, lines: list[str], file: str = "", written: Sequence[str] = ()
+    source: str, array: str, lines: list[str], written: Mapping[str, str] = MappingProxyType({})
 ) -> str:
+    """The text of a stub; `written` are names of functions with the files that have them."""
     head = [
         '"""Written by `python -m rsnet.docs --stubs`; do not edit."""',
         "",
@@ -107,7 +111,7 @@ def _file(
         "from typing import Any, Literal, TypeAlias",
         "",
         f"from ..{source} import {array}",
-        *(f"from .{file} import {name} as {name}" for name in written),
+        *(f"from .{file} import {name} as {name}" for name, file in sorted(written.items())),
         "",
         *(f"_{t}: TypeAlias = {t}" for t in ("bool", "int", "float", "str")),
         "",

@@ -74,7 +74,10 @@ def print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
 
     def watch(one: Block) -> None:
         if isinstance(one, HybridBlock) and one._active:
-            raise AssertionError(f'"{one.name}" must not be hybridized to print summary.')
+            raise AssertionError(
+                f"summary: invalid block '{one.name}', which is hybridized: expected none that is "
+                "(hybridize(False) undoes it)"
+            )
         if not isinstance(one, (Sequential, HybridSequential)):
             hooks.append(one.register_forward_hook(table.note))
 

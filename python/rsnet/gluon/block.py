@@ -43,13 +43,13 @@ def _check_names(
     """Checks that `source` has the parameters of a block, and no others, before any is loaded."""
     if missing and not allow_missing:
         raise AssertionError(
-            f"Parameter '{missing[0]}' is missing in {source}, which has {brief(arrays)}; "
-            "allow_missing=True accepts this"
+            f"Parameter '{missing[0]}' is missing in {source}: expected all of the block's, got "
+            f"{brief(arrays)}; allow_missing=True accepts this"
         )
     extra = [name for name in arrays if name not in params]
     if extra and not ignore_extra:
         raise ValueError(
-            f"Parameter '{extra[0]}' of {source} is not one of the block, which has "
+            f"invalid Parameter '{extra[0]}' of {source}: expected one of the block's, which are "
             f"{brief(params)}; ignore_extra=True accepts this"
         )
 
@@ -124,15 +124,16 @@ class Block:
             )
         if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
             raise AttributeError(
-                f"{type(self).__name__}: call super().__init__() before it sets attributes"
+                f"{type(self).__name__}: expected super().__init__() before attribute '{name}'"
             )
         if isinstance(value, Block):
             self.register_child(value, name)
         elif isinstance(value, Parameter):
             if name in self._reg_params:
                 raise AssertionError(
-                    f"{type(self).__name__} has a parameter '{name}' already; blocks share "
-                    "parameters by the argument 'params' of their constructors"
+                    f"invalid parameter '{name}' of {type(self).__name__}, which has one: expected "
+                    "another name (blocks share parameters by the argument 'params' of their "
+                    "constructors)"
                 )
             self._reg_params[name] = value
         super().__setattr__(name, value)
@@ -315,8 +316,8 @@ class Block:
         names = self.collect_params()
         if loaded and not any(self.prefix + name in names for name in loaded):
             raise AssertionError(
-                f"file '{filename}' is of another network: it has {brief(loaded)}; the network "
-                f"wants {brief(params)}"
+                f"invalid file '{filename}', which is of another network: expected "
+                f"{brief(params)}, got {brief(loaded)}"
             )
 
     def save(self, prefix: str) -> None:
@@ -426,7 +427,7 @@ class Block:
 
     def forward(self, *args: Any) -> Any:
         """Outputs from inputs: what a subclass defines."""
-        raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no forward")
+        raise NotImplementedError(f"{type(self).__name__} '{self.name}' does not define forward")
 
     def summary(self, *inputs: Any) -> None:
         """Prints the layers with their output shapes and parameters for these inputs.
@@ -447,7 +448,7 @@ class _NotMade:
     def __get__(self, block: object, kind: type) -> _NotMade:
         if block is None:
             return self
-        raise AttributeError(f"{kind.__name__}: call super().__init__() in its constructor")
+        raise AttributeError(f"{kind.__name__}: expected super().__init__() in its constructor")
 
 
 for _name in ("_children", "_forward_hooks", "_forward_pre_hooks", "_params", "_scope"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import ndarray as nd
 from .. import symbol as sym
-from .._operators.checks import add_note
+from .._exceptions import add_note
 from ..base import MXNetError, MXTypeError, NotImplementedForSymbol
 from ..context import Context
 from ..ndarray import NDArray
@@ -362,7 +362,9 @@ class HybridBlock(Block):
 
     def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         """Outputs from inputs: what a subclass defines, by functions of `F` (`nd` or `sym`)."""
-        raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no hybrid_forward")
+        raise NotImplementedError(
+            f"{type(self).__name__} '{self.name}' does not define hybrid_forward"
+        )
 
     # ---- files and hooks -----------------------------------------------------------------------
 
@@ -384,8 +386,8 @@ class HybridBlock(Block):
         """
         if not self._cached_graph:
             raise RuntimeError(
-                f"HybridBlock '{self.name}' has no graph to export yet: call hybridize, and then "
-                "the block"
+                f"export: invalid block '{self.name}' without a graph: expected one that was "
+                "hybridized, and called after that"
             )
         symbol = self._cached_graph[1]
         symbol_file = f"{path}-symbol.json"

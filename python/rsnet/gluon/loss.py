@@ -246,12 +246,10 @@ class CTCLoss(Loss):
         **kwargs: Any,
     ) -> None:
         if layout not in ("NTC", "TNC"):
-            raise AssertionError(
-                f"Only 'NTC' and 'TNC' layouts for pred are supported. Got: {layout}"
-            )
+            raise AssertionError(f"CTCLoss: invalid layout {layout!r}: expected 'NTC' or 'TNC'")
         if label_layout not in ("NT", "TN"):
             raise AssertionError(
-                f"Only 'NT' and 'TN' layouts for label are supported. Got: {label_layout}"
+                f"CTCLoss: invalid label_layout {label_layout!r}: expected 'NT' or 'TN'"
             )
         self._layout = layout
         self._label_layout = label_layout
@@ -343,7 +341,10 @@ class LogisticLoss(Loss):
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         if label_format not in ("signed", "binary"):
-            raise ValueError(f"label_format can only be signed or binary, recieved {label_format}.")
+            raise ValueError(
+                f"LogisticLoss: invalid label_format {label_format!r}: expected 'signed' or "
+                "'binary'"
+            )
         self._label_format = label_format
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:

@@ -266,8 +266,8 @@ class Parameter:
             return lambda: self._moved(ctx, arrays)
         if not self._deferred_init:
             raise ValueError(
-                f"Cannot reset context for Parameter '{self.name}' because it has not been "
-                "initialized."
+                f"reset_ctx: invalid Parameter '{self.name}', which has no values: expected one "
+                "that is initialized"
             )
         init, _, default_init, deferred = self._deferred_init
         return lambda: setattr(self, "_deferred_init", (init, ctx, default_init, deferred))
@@ -288,19 +288,19 @@ class Parameter:
         if self._data is not None:
             if ctx is not None and ctx not in (self._ctx_list or []):
                 raise RuntimeError(
-                    f"Parameter '{self.name}' was not initialized on context {ctx}, only on "
-                    f"{self._ctx_list}"
+                    f"Parameter '{self.name}': invalid ctx {ctx}: expected one on which it is "
+                    f"initialized, of {self._ctx_list}"
                 )
             return self._data
         if self._deferred_init:
             raise DeferredInitializationError(
                 f"Parameter '{self.name}' has no values yet: initialization is deferred to the "
-                "first call of the network, which tells its shape. Arguments such as in_units and "
-                "in_channels tell it before"
+                "first call of the network, from which its shape is expected. Arguments such as "
+                "in_units and in_channels tell it before"
             )
         raise RuntimeError(
-            f"Parameter '{self.name}' has not been initialized: call initialize on the block "
-            "(Block.params lacks the parameters of children; collect_params has them)"
+            f"Parameter '{self.name}' has not been initialized: expected initialize of its block "
+            "before (Block.params lacks the parameters of children; collect_params has them)"
         )
 
     def _on(self, arrays: list[NDArray], ctx: Context | None) -> NDArray:
@@ -330,7 +330,7 @@ class Parameter:
     def _grads(self) -> list[NDArray]:
         if self._data is not None and self._grad is None:
             raise RuntimeError(
-                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
+                f"Parameter '{self.name}' has no gradient: expected a grad_req other than 'null'"
             )
         self._check_initialized()
         return self._grad or []
@@ -354,7 +354,9 @@ class Parameter:
         if self._data is None:
             if self._deferred_init:
                 return list(self._deferred_init[1])
-            raise RuntimeError(f"Parameter '{self.name}' has not been initialized")
+            raise RuntimeError(
+                f"Parameter '{self.name}' has not been initialized: expected initialize before"
+            )
         return list(self._ctx_list or [])
 
     def zero_grad(self) -> None:
@@ -373,7 +375,9 @@ class Parameter:
         self.shape = data.shape
         if self._data is None:
             if not self._deferred_init:
-                raise RuntimeError(f"Parameter '{self.name}' has not been initialized")
+                raise RuntimeError(
+                    f"Parameter '{self.name}' has not been initialized: expected initialize before"
+                )
             value = data if isinstance(data, NDArray) else nd.array(data, dtype=self.dtype)
             self._deferred_init = (*self._deferred_init[:3], value)
             return

@@ -140,10 +140,7 @@ class ParameterDict:
             elif key == "shape":
                 _merge_shape(param, wanted)
             elif not _agree(key, wanted, have):
-                raise AssertionError(
-                    f"Parameter '{name}' is there with another '{key}': wanted '{wanted}', it has "
-                    f"'{have}'"
-                )
+                raise AssertionError(f"Parameter '{name}' has {key} {have!r}, expected {wanted!r}")
         return param
 
     def get_constant(self, name: str, value: Any = None) -> Parameter:
@@ -164,10 +161,15 @@ class ParameterDict:
             param = self._params[name] = Constant(name, value)
         elif value is not None:
             if not isinstance(param, Constant):
-                raise AssertionError(f"Parameter '{name}' is there and is not a constant")
+                raise AssertionError(
+                    f"get_constant: invalid name '{name}' of a Parameter: expected that of a "
+                    "constant"
+                )
             given = value.asnumpy() if isinstance(value, nd.NDArray) else np.asarray(value)
             if given.shape != param.shape or not (given == param.value.asnumpy()).all():
-                raise AssertionError(f"Constant '{name}' is there with another value")
+                raise AssertionError(
+                    f"get_constant: invalid value of '{name}': expected the one that is there"
+                )
         return param
 
     def update(self, other: ParameterDict) -> None:
@@ -181,7 +183,8 @@ class ParameterDict:
         for name, param in other.items():
             if self._params.setdefault(name, param) is not param:
                 raise AssertionError(
-                    f"Parameter '{name}' is there, and is not the one of the other ParameterDict"
+                    f"update: invalid Parameter '{name}': expected the one that is there, or "
+                    "another name"
                 )
 
     def initialize(
@@ -315,15 +318,15 @@ class ParameterDict:
             for name in self.keys():
                 if name not in loaded:
                     raise AssertionError(
-                        f"Parameter '{name[skip:]}' is missing in {where}, which has "
-                        f"{brief(loaded)}: do both networks have one prefix? {_NAMING}"
+                        f"Parameter '{name[skip:]}' is missing in {where}: expected all of the "
+                        f"network's, got {brief(loaded)}: do both have one prefix? {_NAMING}"
                     )
         for name, array in loaded.items():
             if name in self._params:
                 self[name]._load_init(array, ctx, cast_dtype, dtype_source)
             elif not ignore_extra:
                 raise ValueError(
-                    f"Parameter '{name[skip:]}' of {where} is not among "
+                    f"invalid Parameter '{name[skip:]}' of {where}: expected one of "
                     f"{brief(self.keys())}: do both networks have one prefix? ignore_extra=True "
                     f"accepts this. {_NAMING}"
                 )
@@ -336,17 +339,11 @@ def _merge_shape(param: Parameter, wanted: Any) -> None:
     if wanted is None:
         return
     if len(wanted) != len(have):
-        raise AssertionError(
-            f"Parameter '{param.name}' is there with another 'shape': wanted '{wanted}', it has "
-            f"'{have}'"
-        )
+        raise AssertionError(f"Parameter '{param.name}' has shape {have}, expected {wanted}")
     merged = []
     for a, b in zip(wanted, have):
         if a not in (0, -1, b) and b not in (0, -1):
-            raise AssertionError(
-                f"Parameter '{param.name}' is there with another 'shape': wanted '{wanted}', it "
-                f"has '{have}'"
-            )
+            raise AssertionError(f"Parameter '{param.name}' has shape {have}, expected {wanted}")
         merged.append(b if a in (0, -1) else a)
     param._shape = tuple(merged)
 

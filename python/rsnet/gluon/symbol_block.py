@@ -79,7 +79,8 @@ class SymbolBlock(HybridBlock):
         for name in names:
             if name not in known:
                 raise ValueError(
-                    f"invalid input name '{name}': the inputs of '{symbol_file}' are {known}"
+                    f"invalid input name '{name}': expected one of {known}, as '{symbol_file}' has "
+                    "them"
                 )
         found = symbol.get_internals()
         block = SymbolBlock(symbol, [found[name] if len(found) > 1 else found for name in names])
@@ -120,7 +121,8 @@ class SymbolBlock(HybridBlock):
         for one in inputs:
             if len(one.get_internals().list_outputs()) != 1:
                 raise ValueError(
-                    f"Input symbols must be variable, but {one.name} is an output of operators"
+                    f"SymbolBlock: invalid input '{one.name}', an output of operators: expected a "
+                    "variable"
                 )
             names.add(one.name)
         return names
@@ -176,4 +178,6 @@ class SymbolBlock(HybridBlock):
         return regroup(list(composed), self._out_structure)[0]
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a SymbolBlock is defined by its symbol")
+        raise NotImplementedError(
+            "a SymbolBlock does not define hybrid_forward: its symbol is what it computes"
+        )

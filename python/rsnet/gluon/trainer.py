@@ -140,7 +140,7 @@ class Trainer:
                 # One device needs no store: the update there is the same.
                 asked = False
             if asked and store is None:
-                raise ValueError("update_on_kvstore=True needs a kvstore, got None")
+                raise ValueError("invalid kvstore None: expected one, as update_on_kvstore=True")
             on_store = asked
         if store is not None and self._compression_params:
             store.set_gradient_compression(self._compression_params)
@@ -275,8 +275,8 @@ class Trainer:
         self._start(batch_size)
         if self._kvstore is not None and self._update_on_kvstore:
             raise AssertionError(
-                "update() has nothing to do where the store updates the parameters: make the "
-                "Trainer with update_on_kvstore=False"
+                "invalid call of update(), as the store updates the parameters: expected a Trainer "
+                "made with update_on_kvstore=False"
             )
         self._update(ignore_stale_grad)
 
@@ -284,8 +284,8 @@ class Trainer:
         for data in param.list_data():
             if not data._fresh_grad:
                 raise UserWarning(
-                    f"the gradient of Parameter `{param.name}` on context {data.context} has not "
-                    "been updated by backward since the last step, so the loss may not depend on "
+                    f"the gradient of Parameter '{param.name}' on {data.context} is that of an "
+                    "earlier step: expected a new one by backward, so the loss may not depend on "
                     "it; step(ignore_stale_grad=True) leaves such parameters alone"
                 )
 
@@ -320,7 +320,10 @@ class Trainer:
         """Writes the optimizer's states to a file."""
         self._init_params()
         if self._params_to_init:
-            raise MXNetError("save_states: parameters are not initialized yet")
+            raise MXNetError(
+                f"save_states: invalid Parameter '{self._params_to_init[0].name}', which has no "
+                "values: expected initialize before"
+            )
         if self._kvstore is not None and self._update_on_kvstore:
             self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
             return

@@ -248,8 +248,8 @@ def download(
         if sha1_hash and os.path.exists(target):
             why = f" (the file that is there has another SHA-1 digest than {sha1_hash})"
         raise RuntimeError(
-            f"cannot download {url}: rsnet fetches nothing from a network; put the file at "
-            f"'{target}' yourself{why}"
+            f"cannot download {url}, as rsnet fetches nothing from a network: expected the file at "
+            f"'{target}'{why}"
         )
     source = unquote(parts.path)
     folder = os.path.dirname(os.path.abspath(target))

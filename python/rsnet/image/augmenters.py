@@ -59,7 +59,7 @@ class Augmenter:
 
     def __call__(self, src: NDArray) -> NDArray:
         """The changed image."""
-        raise NotImplementedError("an Augmenter defines __call__")
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
 
 class SequentialAug(Augmenter):

@@ -43,7 +43,7 @@ class DetAugmenter:
 
     def __call__(self, src: NDArray, label: np.ndarray) -> _Pair:
         """The changed image and label."""
-        raise NotImplementedError("a DetAugmenter defines __call__")
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
 
 class DetBorrowAug(DetAugmenter):

@@ -58,7 +58,9 @@ class ImageDetIter(ImageIter):
         if aug_list is None:
             aug_list = CreateDetAugmenter(data_shape, **kwargs)
         elif kwargs:
-            raise TypeError(f"ImageDetIter got both aug_list and {sorted(kwargs)}")
+            raise TypeError(
+                f"ImageDetIter: invalid keywords {sorted(kwargs)}: expected none beside aug_list"
+            )
         super().__init__(
             batch_size, data_shape, 1, path_imgrec, path_imglist, path_root, path_imgidx, shuffle,
             part_index, num_parts, aug_list, imglist, data_name, label_name,
@@ -101,14 +103,16 @@ class ImageDetIter(ImageIter):
     def check_label_shape(self, label_shape: Sequence[int]) -> None:
         """An error unless labels of this shape hold the objects."""
         if len(label_shape) != 2:
-            raise ValueError("label_shape should have length 2")
+            raise ValueError(f"invalid label_shape {tuple(label_shape)}: expected 2 extents")
         if label_shape[0] < self.label_shape[0]:
             raise ValueError(
-                f"Attempts to reduce label count from {self.label_shape[0]} to {label_shape[0]}, not allowed."
+                f"invalid number of objects {label_shape[0]} in label_shape: expected at least "
+                f"{self.label_shape[0]}"
             )
         if label_shape[1] != self.label_shape[1]:
             raise ValueError(
-                f"label_shape object width inconsistent: {self.label_shape[1]} vs {label_shape[1]}."
+                f"invalid width {label_shape[1]} of objects in label_shape: expected "
+                f"{self.label_shape[1]}"
             )
 
     def reshape(

@@ -64,7 +64,9 @@ def _as_bytes(buf: Any) -> np.ndarray:
     if isinstance(buf, NDArray):
         buf = buf.asnumpy()
     if isinstance(buf, str):
-        raise TypeError("imdecode takes the bytes of a file, got str: imread takes a path")
+        raise TypeError(
+            "imdecode: invalid buf, a str: expected the bytes of a file (imread takes a path)"
+        )
     if isinstance(buf, np.ndarray):
         if buf.dtype != np.uint8:
             raise ValueError(f"invalid dtype {buf.dtype} of buf: expected uint8")
@@ -307,7 +309,7 @@ def imrotate(
         Another dtype or shape.
     """
     if zoom_in and zoom_out:
-        raise ValueError("`zoom_in` and `zoom_out` cannot be both True")
+        raise ValueError("imrotate: invalid zoom_in and zoom_out, both True: expected one at most")
     if src.dtype is not np.float32:
         raise TypeError(f"invalid dtype {np.dtype(src.dtype).name} of src: expected float32")
     if src.ndim not in (3, 4):

@@ -155,7 +155,7 @@ class ImageIter(DataIter):
     def _sequence(self, rec: Any, idx: Any, path: Any, given: Any) -> list[Any] | None:
         """Keys of the images; None where only a record file knows what is next."""
         if not rec and not path and not isinstance(given, list):
-            raise ValueError("ImageIter needs path_imgrec, path_imglist or imglist")
+            raise ValueError("ImageIter: expected path_imgrec, path_imglist or imglist, got none")
         keys: list[Any] | None = None
         if rec:
             if idx:
@@ -182,13 +182,19 @@ class ImageIter(DataIter):
             raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")
         if self.seq is None:
             if num_parts > 1 or self.shuffle:
-                raise ValueError("to shuffle or divide a record file, ImageIter needs path_imgidx")
+                raise ValueError(
+                    "ImageIter: invalid path_imgidx None: expected an index, to shuffle or divide "
+                    "a record file"
+                )
             return
         size = len(self.seq) // num_parts
         if num_parts > 1:
             self.seq = self.seq[part_index * size : (part_index + 1) * size]
         if not self.seq:
-            raise ValueError(f"part {part_index} of {num_parts} has no images")
+            raise ValueError(
+                f"invalid num_parts {num_parts}: expected an image at least for each, and part "
+                f"{part_index} has none"
+            )
 
     def _begin(self) -> None:
         if self.seq is not None and self.shuffle:
@@ -229,7 +235,8 @@ class ImageIter(DataIter):
         if isinstance(self.imgrec, recordio.MXIndexedRecordIO):
             if key not in self.imgrec.idx:
                 raise MXNetError(
-                    f"{self.imgrec.idx_path} has no record of id {key}, as the list has"
+                    f"invalid id {key} of the list: expected one of a record in "
+                    f"{self.imgrec.idx_path}"
                 )
             header, image = recordio.unpack(self.imgrec.read_idx(key) or b"")
             return (header.label if self.imglist is None else self.imglist[key][0]), image

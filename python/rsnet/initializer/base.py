@@ -202,8 +202,8 @@ class Initializer:
                 getattr(self, method)(name, arr)
                 return
         raise ValueError(
-            f"{name}: no initializer goes by this name. Names that end in weight, bias, gamma or "
-            "beta have a default; give the variable an initializer: Variable(name, init=...)"
+            f"invalid name {name!r} of a variable without initializer: expected one that ends in "
+            "weight, bias, gamma or beta, or an initializer: Variable(name, init=...)"
         )
 
 

@@ -56,7 +56,10 @@ class FusedRNN(Initializer):
             elif whole is not None:
                 whole(desc, value)
             else:
-                raise ValueError(f"{name}: FusedRNN(init=None) needs the initializer of a model")
+                raise ValueError(
+                    f"FusedRNN: invalid init None for {name!r}: expected an initializer, or that "
+                    "of a model"
+                )
         arr[:] = packed.pack(pieces)[packed.key].reshape(arr.shape)
 
 
@@ -107,7 +110,10 @@ class Mixed:
         self, patterns: Sequence[str], initializers: Sequence[Callable[[str, NDArray], None]]
     ) -> None:
         if len(patterns) != len(initializers):
-            raise ValueError(f"{len(patterns)} patterns for {len(initializers)} initializers")
+            raise ValueError(
+                f"Mixed: invalid number of patterns {len(patterns)}: expected {len(initializers)}, "
+                "as of initializers"
+            )
         self.map = list(zip([re.compile(p) for p in patterns], initializers, strict=True))
 
     def __call__(self, name: str, arr: NDArray) -> None:
@@ -116,6 +122,6 @@ class Mixed:
                 init(name, arr)
                 return
         raise ValueError(
-            f"Parameter name {name} did not match any pattern. Consider adding a '.*' pattern at "
-            "the end with a default initializer"
+            f"Mixed: invalid name {name!r}: expected one that a pattern matches (a last pattern "
+            "'.*' matches all)"
         )

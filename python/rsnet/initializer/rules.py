@@ -126,10 +126,7 @@ class Xavier(Initializer):
     def _init_weight(self, name: str, arr: NDArray) -> None:
         shape = arr.shape
         if len(shape) < 2:
-            raise ValueError(
-                f"Xavier initializer cannot be applied to vector {name} of shape {shape}: "
-                "it needs at least 2 axes"
-            )
+            raise ValueError(f"Xavier: invalid shape {shape} of '{name}': expected at least 2 axes")
         area = float(np.prod(shape[2:]))
         fan_in, fan_out = shape[1] * area, shape[0] * area
         fans = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}

@@ -453,6 +453,6 @@ class ResizeIter(BatchesOfOthers):
             try:
                 self.current_batch = self.data_iter.next()
             except StopIteration:
-                raise ValueError("the iterator has no batches") from None
+                raise ValueError("invalid iterator: expected one batch at least") from None
         self.cur += 1
         return True

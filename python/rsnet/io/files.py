@@ -260,7 +260,9 @@ class CSVIter(_RoundIter):
         if label_csv != "NULL":
             label = _read_csv(label_csv, label_shape, "float32")
         if len(label) != len(data):
-            raise MXNetError(f"{label_csv} has {len(label)} rows, {data_csv} has {len(data)}")
+            raise MXNetError(
+                f"{label_csv} has {len(label)} rows, expected {len(data)}, as {data_csv}"
+            )
         super().__init__(round_batch, data, label, batch_size, (data_name, label_name), dtype)
 
 
@@ -332,7 +334,9 @@ class LibSVMIter(_RoundIter):
         if label_libsvm != "NULL":
             label = _read_libsvm(label_libsvm, math.prod(label_shape))[0]
         if len(label) != len(data):
-            raise MXNetError(f"{label_libsvm} has {len(label)} rows, {data_libsvm} {len(data)}")
+            raise MXNetError(
+                f"{label_libsvm} has {len(label)} rows, expected {len(data)}, as {data_libsvm}"
+            )
         own = _part(len(data), num_parts, part_index)
         data = data[own].reshape((-1, *data_shape))
         label = label[own].reshape((-1, *label_shape))
@@ -372,4 +376,7 @@ def _only(name: str, given: dict[str, Any], accepted: tuple[str, ...]) -> None:
     """Raises for a parameter that the iterator does not have; `accepted` ones have no effect."""
     wrong = sorted(set(given) - set(accepted))
     if wrong:
-        raise TypeError(f"{name}: unknown parameter {', '.join(map(repr, wrong))}")
+        raise TypeError(
+            f"{name}: invalid parameters {', '.join(map(repr, wrong))}: expected those of its "
+            "signature"
+        )

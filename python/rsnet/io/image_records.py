@@ -162,7 +162,7 @@ def _mean_image(kind: str, params: dict[str, Any], detects: bool) -> np.ndarray:
         found = load(path)
         image = found.get("mean_img") if isinstance(found, dict) else (found or [None])[0]
         if image is None:
-            raise MXNetError(f"{path} holds no array 'mean_img'")
+            raise MXNetError(f"invalid mean_img '{path}': expected a file with an array 'mean_img'")
         return np.ascontiguousarray(image.asnumpy(), "float32")
     plain = {name: value for name, value in params.items() if name not in _NORMALISING}
     plain.update(rand_mirror=False, mirror=False, shuffle=False, round_batch=False)

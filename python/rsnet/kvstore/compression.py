@@ -63,5 +63,7 @@ def create_compression(params: dict[str, Any]) -> TwoBitCompression:
         raise ValueError(f"unknown type of gradient compression {kind!r}, expected '2bit'")
     threshold = float(given.pop("threshold", 0.5))
     if given:
-        raise ValueError(f"unknown parameter of gradient compression {sorted(given)}")
+        raise ValueError(
+            f"invalid parameters {sorted(given)} of gradient compression: expected type, threshold"
+        )
     return TwoBitCompression(threshold)

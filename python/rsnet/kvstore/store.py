@@ -39,7 +39,7 @@ def _arrays(key: Any, value: Any, what: str) -> list[NDArray]:
                 f"{what}: invalid value of key {key!r} {shown(array)}: expected an NDArray"
             )
     if not arrays:
-        raise ValueError(f"{what}: key {key!r} has no value")
+        raise ValueError(f"{what}: invalid value [] of key {key!r}: expected one array at least")
     return arrays
 
 
@@ -93,7 +93,9 @@ class KVStore(KVStoreBase):
         for one, given in _pairs(key, value, "init"):
             self._check_kind(one)
             if one in self._stored:
-                raise MXNetError(f"duplicate init of key {one}")
+                raise MXNetError(
+                    f"init: invalid key {one!r}, which has a value: expected a new one"
+                )
             array = _arrays(one, given, "init")[0]
             self._stored[one] = array.copy() if self._is_on_device else array.copyto(cpu())
 
@@ -241,7 +243,7 @@ class KVStore(KVStoreBase):
     def _states_of(self, verb: str) -> Any:
         if not isinstance(self._updater, opt.Updater):
             raise MXNetError(
-                f"Cannot {verb} states for distributed training or without an optimizer"
+                f"{verb}_optimizer_states: expected an optimizer in this store (set_optimizer)"
             )
         return self._updater
 
@@ -269,7 +271,8 @@ class KVStore(KVStoreBase):
 
     def __reduce__(self) -> Any:
         raise pickle.PicklingError(
-            "a KVStore holds the arrays of one process and cannot be pickled"
+            "invalid object to pickle, a KVStore, which holds the arrays of one process: expected "
+            "its arrays"
         )
 
 

@@ -58,7 +58,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
         return CustomMetric(metric, *args, **kwargs)
     if not isinstance(metric, str):
         raise TypeError(
-            f"invalid metric {shown(metric)}: expected an EvalMetric, a name, a function or a list of these"
+            f"invalid metric {shown(metric)}: expected an EvalMetric, a name, a function or a list "
+            "of these"
         )
     if metric.lower() not in _REGISTRY:
         raise ValueError(
@@ -84,8 +85,8 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     theirs = preds.shape if shape else len(preds)
     if mine == 0 and theirs and not shape:
         raise ValueError(
-            f"there are no labels for {theirs} predictions: the metric needs batches with labels "
-            "(the iterator's provide_label)"
+            f"invalid number of labels 0: expected {theirs}, as of the predictions (the iterator's "
+            "provide_label names them)"
         )
     if mine != theirs:
         what = "shape of labels" if shape else "number of labels"
@@ -290,7 +291,8 @@ class CustomMetric(EvalMetric):
 
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError(
-            "a CustomMetric has no configuration: its function cannot be stored"
+            "get_config: invalid metric, a CustomMetric, whose function cannot be stored: expected "
+            "another"
         )
 
     def update(self, labels: Any, preds: Any) -> None:

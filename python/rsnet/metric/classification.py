@@ -76,7 +76,7 @@ class TopKAccuracy(PairMetric):
         label = label.astype("int32").ravel()
         if pred.ndim != 2:
             raise ValueError(
-                f"invalid shape of predictions {pred.shape}: TopKAccuracy expects (N, C)"
+                f"TopKAccuracy: invalid shape of predictions {pred.shape}: expected (N, C)"
             )
         best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
         self._add(int((best == label[:, None]).sum()), label.size)
@@ -237,7 +237,10 @@ class _Binary(_Confusion):
         label = label.astype("int64").ravel()
         check_label_shapes(label, pred)
         if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
-            raise ValueError(f"{type(self).__name__} currently only supports binary classes.")
+            raise ValueError(
+                f"{type(self).__name__}: invalid labels or shape {pred.shape} of predictions: "
+                "expected labels 0 and 1, and predictions (N, 2)"
+            )
         # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
         self._add(self._score(self._count(label, pred.argmax(1))), 1)
 
@@ -338,7 +341,8 @@ class PCC(_Confusion):
         label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
         check_label_shapes(label, pred)
         if label.size and min(label.min(), pred.min()) < 0:
-            raise ValueError("invalid class: PCC expects classes of at least 0")
+            least = min(label.min(), pred.min())
+            raise ValueError(f"PCC: invalid class {least}: expected numbers of at least 0")
         self._count(label, pred)
         self._add(0.0, 1)
 

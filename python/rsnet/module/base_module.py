@@ -486,7 +486,7 @@ class BaseModule:
         """Sets the states that are carried from batch to batch; there are none here."""
         self._require("set_states", "binded", "params_initialized")
         if states or value:
-            raise ValueError(f"{type(self).__name__} has no states")
+            raise ValueError(f"set_states: expected none, as {type(self).__name__} has no states")
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric by the outputs of the last forward."""

@@ -94,7 +94,8 @@ class BucketingModule(BaseModule):
         made = self._call_sym_gen(key)
         if not isinstance(made, (tuple, list)) or len(made) != 3:
             raise TypeError(
-                f"sym_gen({key!r}) returned {shown(made)}, expected (symbol, data_names, label_names)"
+                f"sym_gen({key!r}) returned {shown(made)}, expected (symbol, data_names, "
+                "label_names)"
             )
         symbol, data_names, label_names = made
         return Module(symbol, data_names, label_names, **self._options)
@@ -177,7 +178,8 @@ class BucketingModule(BaseModule):
             raise ValueError("the batch has bucket_key None, expected the key of its bucket")
         if key not in self._buckets and not batch.provide_data:
             raise ValueError(
-                f"the batch has no provide_data, expected the names and shapes to bind bucket {key!r}"
+                "the batch has no provide_data, expected the names and shapes to bind bucket "
+                f"{key!r}"
             )
         self.switch_bucket(key, batch.provide_data, batch.provide_label)
 
@@ -356,7 +358,9 @@ class BucketingModule(BaseModule):
     ) -> BucketingModule:
         """A module with the parameters of a checkpoint; the symbols come from `sym_gen`."""
         if sym_gen is None:
-            raise AssertionError("sym_gen is required for loading BucketingModule")
+            raise AssertionError(
+                "BucketingModule.load: invalid sym_gen None: expected a function of bucket keys"
+            )
         arg_params, aux_params = load_params(prefix, epoch)
         return BucketingModule.load_dict(
             None, sym_gen, default_bucket_key, arg_params, aux_params, **kwargs
@@ -378,11 +382,16 @@ class BucketingModule(BaseModule):
             def sym_gen(key: Any) -> Any:
                 found = known[key]
                 if isinstance(found, sym.Symbol):
-                    raise TypeError("sym_dict maps a key to (symbol, data_names, label_names)")
+                    raise TypeError(
+                        f"invalid value of {key!r} in sym_dict, a Symbol: expected (symbol, "
+                        "data_names, label_names)"
+                    )
                 return found
 
         if sym_gen is None:
-            raise AssertionError("sym_dict or sym_gen is required")
+            raise AssertionError(
+                "BucketingModule.load_dict: expected sym_dict or sym_gen, got none"
+            )
         module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
         module._default._params.take(arg_params or {}, aux_params or {})
         module.params_initialized = True

@@ -377,7 +377,7 @@ class DataParallelExecutorGroup:
             The group was bound for inference.
         """
         if not self.for_training:
-            raise AssertionError("re-bind with for_training=True to run backward")
+            raise AssertionError("backward: expected a module bound with for_training=True")
         grads = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads or [])
         for i, exe in enumerate(self.execs):
             parts = [
@@ -417,7 +417,9 @@ class DataParallelExecutorGroup:
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """The gradients of the data, of all devices together or as a list for each array."""
         if not self.inputs_need_grad:
-            raise AssertionError("bind with inputs_need_grad=True to get gradients of the data")
+            raise AssertionError(
+                "get_input_grads: expected a module bound with inputs_need_grad=True"
+            )
         if not merge_multi_context:
             return self.input_grad_arrays
         axes = [batch_axis(d) for d in self.data_shapes]
@@ -431,7 +433,7 @@ class DataParallelExecutorGroup:
     def set_states(self, states: Any = None, value: Any = None) -> None:
         """Sets the arguments that are carried from batch to batch, to arrays or to one number."""
         if states is not None and value is not None:
-            raise ValueError("give states or value, not both")
+            raise ValueError("set_states: expected states or value, got both")
         for j, block in enumerate(self._by_device("arg_dict", self.state_names)):
             for i, array in enumerate(block):
                 if states is None:

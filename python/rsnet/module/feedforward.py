@@ -253,7 +253,7 @@ class FeedForward:
         """Writes a checkpoint; without `epoch` under the number of the last epoch."""
         number = self.num_epoch if epoch is None else epoch
         if number is None or self.arg_params is None:
-            raise AssertionError("save: the model has no parameters, or no epoch was given")
+            raise AssertionError("save: expected parameters (of fit), and an epoch, got none")
         save_checkpoint(
             prefix, number, self.symbol, self.arg_params, self.aux_params or {}, remove_amp_cast
         )

@@ -11,7 +11,7 @@ from .. import initializer as init
 from .. import optimizer as opt
 from .._checkpoint import load_checkpoint
 from .._warnings import warn
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from ..io import DataDesc
 from ..ndarray import NDArray
 from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
@@ -210,12 +210,16 @@ class Module(BaseModule):
             self.logger.warning("Already bound, ignoring bind()")
             return
         if inputs_need_grad and not for_training:
-            raise AssertionError("inputs_need_grad=True needs for_training=True")
+            raise AssertionError(
+                "bind: invalid inputs_need_grad True: expected False, as for_training is False"
+            )
         data, labels = parse_descs(self._data_names, self._label_names, data_shapes, label_shapes)
         shared_group = None
         if shared_module is not None:
             if not (isinstance(shared_module, Module) and shared_module.binded):
-                raise AssertionError("shared_module must be a bound Module")
+                raise AssertionError(
+                    f"bind: invalid shared_module {shown(shared_module)}: expected a bound Module"
+                )
             shared_group = shared_module._exec_group
         self._exec_group = DataParallelExecutorGroup(
             self._symbol, self._context, self._work_load_list, data, labels, self._param_names,
@@ -444,8 +448,8 @@ class Module(BaseModule):
         except MXNetError as error:
             given, before = ({d.name: tuple(d.shape) for d in ds} for ds in (data, bound))
             raise type(error)(
-                f"invalid shapes {given} of the batch's data: the module was bound for {before} "
-                f"and cannot be bound for them ({error})"
+                f"invalid shapes {given} of the batch's data: expected {before}, for which the "
+                f"module was bound; it cannot be bound for others ({error})"
             ) from error
 
     def backward(self, out_grads: Any = None) -> None:

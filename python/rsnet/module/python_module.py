@@ -138,7 +138,10 @@ class PythonLossModule(PythonModule):
     ) -> None:
         super().__init__(data_names, label_names, [f"{name}_output"], logger=logger)
         if len(self._data_names) != 1 or len(self._label_names) != 1:
-            raise AssertionError("PythonLossModule takes one data array and one label array")
+            raise AssertionError(
+                f"PythonLossModule: invalid names {self._data_names}, {self._label_names}: "
+                "expected those of one data array and one label array"
+            )
         if grad_func is not None and not callable(grad_func):
             raise AssertionError(
                 f"grad_func is {grad_func!r}, expected a function of scores and labels"
@@ -169,12 +172,14 @@ class PythonLossModule(PythonModule):
                 "PythonLossModule.backward: invalid out_grads: expected None, as it is a loss"
             )
         if not self.for_training:
-            raise AssertionError("re-bind with for_training=True to run backward")
+            raise AssertionError("backward: expected a module bound with for_training=True")
         self._backward_impl()
 
     def _backward_impl(self) -> None:
         if self._grad_func is None or self._scores is None or self._labels is None:
-            raise NotImplementedError("give grad_func, or define _backward_impl")
+            raise NotImplementedError(
+                f"{type(self).__name__}.backward: expected grad_func, or a method _backward_impl"
+            )
         grad = self._grad_func(self._scores, self._labels)
         self._scores_grad = grad if isinstance(grad, NDArray) else nd.array(grad)
 

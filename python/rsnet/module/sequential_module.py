@@ -169,7 +169,9 @@ class SequentialModule(BaseModule):
             self.logger.warning("Already bound, ignoring bind()")
             return
         if inputs_need_grad and not for_training:
-            raise AssertionError("inputs_need_grad=True needs for_training=True")
+            raise AssertionError(
+                "bind: invalid inputs_need_grad True: expected False, as for_training is False"
+            )
         if shared_module is not None:
             raise AssertionError("SequentialModule.bind: invalid shared_module: expected None")
         self._ends("bind")

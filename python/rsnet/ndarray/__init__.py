@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._core import NDArray as NDArray
 from .._core import waitall as waitall
+from .._fluent import add_fluent as _add_fluent
 from .._operators import registry as _registry
 from ..base import _Null
 
@@ -21,15 +22,12 @@ _HANDWRITTEN: set[str] = set()
 if TYPE_CHECKING:  # stubs of what `__getattr__` makes
     from .op import *  # noqa: F403
 
-from . import _register  # noqa: E402
-
-_register.add_namespaces()
-
 from . import (  # noqa: E402
     _arithmetic,
     _creation,
     _io,
     _methods,
+    _register,
     ndarray,
     random,
 )
@@ -37,6 +35,12 @@ from ._arithmetic import *  # noqa: E402, F403
 from ._cached_op import CachedOp  # noqa: E402
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
+from ._register import _internal as _internal  # noqa: E402
+from ._register import contrib as contrib  # noqa: E402
+from ._register import image as image  # noqa: E402
+from ._register import linalg as linalg  # noqa: E402
+from ._register import op as op  # noqa: E402
+from ._register import sparse as sparse  # noqa: E402
 
 _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX = ndarray._DTYPE_MX_TO_NP, ndarray._DTYPE_NP_TO_MX
 _GRAD_REQ_MAP, _STORAGE_TYPE_STR_TO_ID = ndarray._GRAD_REQ_MAP, ndarray._STORAGE_TYPE_STR_TO_ID
@@ -59,4 +63,4 @@ def __dir__() -> list[str]:
 for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
-_methods.install_fluent(_sys.modules[__name__])
+_add_fluent(NDArray, _sys.modules[__name__], _methods.FLUENT)

@@ -15,8 +15,9 @@ import numpy as np
 
 from .._core import NDArray
 from .._trees import flat, like, listed
-from . import op, random
+from . import random
 from ._creation import array as array_of
+from ._register import op
 
 __all__ = [
     "boolean_mask",

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core import NDArray
-from . import _internal
 from ._creation import full
+from ._register import _internal
 
 __all__ = [
     "adamw_update",
@@ -86,7 +86,17 @@ def mp_adamw_update(
     eta: float,
     **kwargs: Any,
 ) -> Any:
-    """`adamw_update` of a weight with a copy in float32; see ``_mp_adamw_update``."""
+    """`adamw_update` of a weight with a copy in float32; see ``_mp_adamw_update``.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> w, copy = nd.ones((2,), dtype="float16"), nd.ones((2,))
+    >>> grad, mean, var = nd.ones((2,), dtype="float16"), nd.zeros((2,)), nd.zeros((2,))
+    >>> _ = nd.contrib.mp_adamw_update(w, grad, mean, var, copy, 1, 0.1, 1, out=w)
+    >>> bool((copy.asnumpy() < 1).all())
+    True
+    """
     arrays = (weight, grad, mean, var, weight32, _factor(rescale_grad, weight))
     return _operators._mp_adamw_update(*arrays, lr=lr, eta=eta, **kwargs)
 
@@ -130,7 +140,19 @@ def multi_mp_adamw_update(
     size: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """`multi_adamw_update` of weights with copies in float32."""
+    """`multi_adamw_update` of weights with copies in float32.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> w, copy = nd.ones((2,), dtype="float16"), nd.ones((2,))
+    >>> grad, mean, var = nd.ones((2,), dtype="float16"), nd.zeros((2,)), nd.zeros((2,))
+    >>> _ = nd.contrib.multi_mp_adamw_update(
+    ...     [w], [grad], [mean], [var], [copy], 1, lrs=[0.1], etas=[1], wds=[0], out=[w]
+    ... )
+    >>> bool((copy.asnumpy() < 1).all())
+    True
+    """
     operator, lists = _operators._multi_mp_adamw_update, (weights, grads, mean, var, weights32)
     return _multi_adamw(operator, lists, rescale_grad, (lrs, wds, etas), size, kwargs)
 
@@ -193,7 +215,19 @@ def multi_mp_lamb_update(
     num_tensors: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """`multi_lamb_update` of weights with copies in float32."""
+    """`multi_lamb_update` of weights with copies in float32.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> w, copy = nd.ones((2,), dtype="float16"), nd.ones((2,))
+    >>> grad, mean, var = nd.ones((2,), dtype="float16"), nd.zeros((2,)), nd.zeros((2,))
+    >>> _ = nd.contrib.multi_mp_lamb_update(
+    ...     [w], [grad], [mean], [var], [copy], [1], lrs=[0.1], wds=[0], out=[w]
+    ... )
+    >>> bool((copy.asnumpy() < 1).all())
+    True
+    """
     return _operators._multi_mp_lamb_update(
         *_turns(weights, grads, mean, var, weights32),
         learning_rates=tuple(lrs),

@@ -13,8 +13,8 @@ from .._core import NDArray
 from ..base import MXNetError, refuse_keywords, shown
 from ..context import Context, as_context
 from ..util import is_np_shape
-from . import op
 from ._indexing import axis_of, whole_numbers
+from ._register import op
 
 __all__ = [
     "arange",
@@ -44,10 +44,11 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
     known = whole_numbers(shape, "shape")
     if is_np_shape():
         if any(d < 0 for d in known):
-            raise MXNetError(f"shape {known} cannot be created: it has a negative extent")
+            raise MXNetError(f"invalid shape {known}: expected extents of at least 0")
     elif not known or any(d <= 0 for d in known):
         raise MXNetError(
-            f"shape {known} cannot be created: 0 and () mean an unknown extent or rank here"
+            f"invalid shape {known}: expected extents of at least 1 (0 and () mean an unknown "
+            "extent or rank without np_shape)"
         )
     return known
 
@@ -64,6 +65,12 @@ def empty(
     dtype : str or numpy.dtype, default float32
     stype : {"default"}, optional
         All storage is dense.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.empty((2, 3)).shape
+    (2, 3)
     """
     if stype not in (None, "default"):
         raise NotImplementedError(f"storage type {stype!r} is not supported")
@@ -86,7 +93,15 @@ def zeros(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """An array of zeros; see `empty` for the parameters."""
+    """An array of zeros; see `empty` for the parameters.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.zeros((2, 3), dtype="int32").asnumpy()
+    array([[0, 0, 0],
+           [0, 0, 0]], dtype=int32)
+    """
     if kwargs:
         refuse_keywords("zeros", kwargs, "shape, ctx, dtype, stype, out")
     if out is not None:
@@ -102,7 +117,15 @@ def ones(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """An array of ones; see `empty` for the parameters."""
+    """An array of ones; see `empty` for the parameters.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.ones((2, 3)).asnumpy()
+    array([[1., 1., 1.],
+           [1., 1., 1.]], dtype=float32)
+    """
     if kwargs:
         refuse_keywords("ones", kwargs, "shape, ctx, dtype, out")
     if out is not None:
@@ -118,7 +141,14 @@ def full(
     dtype: Any = np.float32,
     out: NDArray | None = None,
 ) -> NDArray:
-    """An array filled with `val`."""
+    """An array filled with `val`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.full((2,), 7).asnumpy()
+    array([7., 7.], dtype=float32)
+    """
     if out is None:
         out = empty(shape, ctx, dtype)
     out[()] = val
@@ -128,14 +158,32 @@ def full(
 def zeros_like(
     data: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
 ) -> Any:
-    """Zeros of the shape and dtype of `data`."""
+    """Zeros of the shape and dtype of `data`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.zeros_like(nd.ones((2,), dtype="int32")).asnumpy()
+    array([0, 0], dtype=int32)
+    """
+    if kwargs:
+        refuse_keywords("zeros_like", kwargs, "data, out")
     return op.zeros_like(data, out=out)
 
 
 def ones_like(
     data: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
 ) -> Any:
-    """Ones of the shape and dtype of `data`."""
+    """Ones of the shape and dtype of `data`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.ones_like(nd.zeros((2,), dtype="int32")).asnumpy()
+    array([1, 1], dtype=int32)
+    """
+    if kwargs:
+        refuse_keywords("ones_like", kwargs, "data, out")
     return op.ones_like(data, out=out)
 
 
@@ -153,6 +201,13 @@ def array(source_array: Any, ctx: Context | str | None = None, dtype: Any = None
     ------
     TypeError
         If `source_array` is not array-like.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.array([[1, 2], [3, 4]]).asnumpy()
+    array([[1., 2.],
+           [3., 4.]], dtype=float32)
     """
     if ctx is not None:
         ctx = as_context(ctx)
@@ -177,6 +232,16 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """An array over the memory of a C-contiguous NumPy array, then read-only; or a copy.
 
     An array over memory that was read-only before cannot be written to either.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import numpy as np
+    >>> values = np.arange(3)
+    >>> nd.from_numpy(values).asnumpy()
+    array([0, 1, 2])
+    >>> values.flags.writeable
+    False
     """
     if not zero_copy:
         return array(ndarray, dtype=ndarray.dtype)
@@ -198,7 +263,14 @@ def arange(
     ctx: Context | str | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
-    """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
+    """Evenly spaced values in ``[start, stop)``, each `repeat` times.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.arange(0, 2, repeat=2).asnumpy()
+    array([0., 0., 1., 1.], dtype=float32)
+    """
     if stop is None:
         start, stop = 0, start
     values = np.arange(*map(_exact, (start, stop, step)))
@@ -219,7 +291,14 @@ def linspace(
     ctx: Context | str | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
-    """`num` evenly spaced values from `start` to `stop`."""
+    """`num` evenly spaced values from `start` to `stop`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.linspace(0, 1, 5).asnumpy()
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     start, stop = _exact(start), _exact(stop)
     whole = isinstance(start, int) and isinstance(stop, int) and np.dtype(dtype).kind in "iu"
     if whole and max(abs(start), abs(stop)) > 2**53:  # more than the steps of NumPy hold
@@ -243,7 +322,15 @@ def eye(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
+    """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.eye(2, 3, k=1).asnumpy()
+    array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
     if kwargs:
         refuse_keywords("eye", kwargs, "N, M, k, ctx, dtype, out")
     if out is not None:
@@ -253,7 +340,15 @@ def eye(
 
 
 def concatenate(arrays: Iterable[NDArray], axis: Any = 0, always_copy: bool = True) -> Any:
-    """The arrays one after the other along `axis`."""
+    """The arrays one after the other along `axis`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.concatenate([nd.ones((1, 2)), nd.zeros((1, 2))]).asnumpy()
+    array([[1., 1.],
+           [0., 0.]], dtype=float32)
+    """
     arrays = list(arrays)
     if not arrays or not all(isinstance(a, NDArray) for a in arrays):
         raise TypeError(f"invalid arrays {shown(arrays)}: expected a list of at least one NDArray")
@@ -263,18 +358,26 @@ def concatenate(arrays: Iterable[NDArray], axis: Any = 0, always_copy: bool = Tr
 
 
 def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """The array with axes moved to other positions, as in NumPy."""
+    """The array with axes moved to other positions, as in NumPy.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.moveaxis(nd.ones((2, 3, 4)), 0, 2).shape
+    (3, 4, 2)
+    """
     source = [source] if isinstance(source, int) else list(source)
     destination = [destination] if isinstance(destination, int) else list(destination)
     if len(source) != len(destination):
         raise ValueError(
-            "`source` and `destination` arguments must have the same number of elements"
+            f"moveaxis: invalid destination {destination}: expected {len(source)} axes, as of "
+            "source"
         )
     source = [axis_of(a, tensor.ndim) for a in source]
     destination = [axis_of(a, tensor.ndim) for a in destination]
     for name, places in (("source", source), ("destination", destination)):
         if len(set(places)) != len(places):
-            raise ValueError(f"invalid {name} {places}: an axis is repeated")
+            raise ValueError(f"moveaxis: invalid {name} {places}: expected every axis once")
     axes = [i for i in range(tensor.ndim) if i not in source]
     for to, axis in sorted(zip(destination, source)):
         axes.insert(to, axis)
@@ -287,7 +390,14 @@ def split_v2(
     axis: Any = 0,
     squeeze_axis: bool = False,
 ) -> Any:
-    """Parts along `axis`: a number of equal ones, or cuts before the given indices."""
+    """Parts along `axis`: a number of equal ones, or cuts before the given indices.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> [part.shape for part in nd.split_v2(nd.ones((6, 2)), (1, 4))]
+    [(1, 2), (3, 2), (2, 2)]
+    """
     if isinstance(indices_or_sections, int):
         cuts = {"indices": (), "sections": indices_or_sections}
     else:
@@ -299,29 +409,71 @@ def split_v2(
 def histogram(
     a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None
 ) -> tuple[NDArray, NDArray]:
-    """Counts of values in bins, and the edges of the bins, as in NumPy."""
+    """Counts of values in bins, and the edges of the bins, as in NumPy.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> counts, edges = nd.histogram(nd.array([0, 1, 1, 4]), bins=2)
+    >>> counts.asnumpy()
+    array([3, 1])
+    >>> edges.asnumpy()
+    array([0., 2., 4.], dtype=float32)
+    """
     edges = bins.asnumpy() if isinstance(bins, NDArray) else bins
     counts, edges = np.histogram(a.asnumpy(), edges, range)
     return array(counts, dtype=np.int64), array(edges, dtype=a.dtype)
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
-    """Writes the one-hot rows of `indices` to `out`. Deprecated."""
+    """Writes the one-hot rows of `indices` to `out`. Deprecated.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.onehot_encode(nd.array([2, 0]), nd.empty((2, 3))).asnumpy()
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
     rows: np.ndarray = np.eye(out.shape[1], dtype=out.dtype)[indices.asnumpy().astype(np.int64)]
     out[:] = rows
     return out
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
-    """A DLPack capsule of the array after its pending writes."""
+    """A DLPack capsule of the array after its pending writes.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.from_dlpack(nd.to_dlpack_for_read(nd.ones((2,)))).asnumpy()
+    array([1., 1.], dtype=float32)
+    """
     return _core.to_dlpack(data, False)
 
 
 def to_dlpack_for_write(data: NDArray) -> Any:
-    """A DLPack capsule of the array after its pending reads and writes."""
+    """A DLPack capsule of the array after its pending reads and writes.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> x = nd.ones((2,))
+    >>> shared = nd.from_dlpack(nd.to_dlpack_for_write(x))
+    >>> shared[:] = 3
+    >>> x.asnumpy()
+    array([3., 3.], dtype=float32)
+    """
     return _core.to_dlpack(data, True)
 
 
 def from_dlpack(dlpack: Any) -> NDArray:
-    """An array over the memory of a DLPack capsule, which is used up."""
+    """An array over the memory of a DLPack capsule, which is used up.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.from_dlpack(nd.to_dlpack_for_read(nd.ones((2,)))).asnumpy()
+    array([1., 1.], dtype=float32)
+    """
     return _core.from_dlpack(dlpack)

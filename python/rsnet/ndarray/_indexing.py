@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
+from ..base import shown
 from ..util import is_np_shape
 
 
@@ -33,7 +34,7 @@ def whole_numbers(shape: Any, what: str) -> tuple[int, ...]:
 def axis_of(axis: int, ndim: int) -> int:
     """An axis counted from the front."""
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of range for an array of {ndim} axes")
+        raise ValueError(f"invalid axis {axis}: expected {-ndim} to {ndim - 1}")
     return axis % ndim
 
 
@@ -52,15 +53,16 @@ def _check_kinds(parts: Sequence[Any]) -> bool:
             continue
         if isinstance(part, NDArray) and part.dtype is np.bool_:
             raise ValueError(
-                "NDArray does not support boolean masks on a device as indices, because the shape "
-                "of the result depends on their values: wait for them by mask.asnumpy(), or use "
+                "invalid index, a boolean mask, on whose values the shape of the result depends: "
+                "expected mask.asnumpy(), which waits for them, or a call of "
                 "nd.contrib.boolean_mask"
             )
         if isinstance(part, (list, tuple, np.ndarray, NDArray, range)):
             basic = False
         else:
             raise ValueError(
-                f"NDArray does not support slicing with key {part} of type {type(part)}."
+                f"invalid index {shown(part)}: expected integers, slices, None, '...', lists or "
+                "arrays"
             )
     return basic
 
@@ -79,7 +81,9 @@ def _expand(parts: Sequence[Any], shape: Sequence[int]) -> list[Any]:
         raise IndexError("invalid index: expected one ellipsis at most")
     used = sum(part is not None and part is not Ellipsis for part in parts)
     if used > len(shape):
-        raise IndexError(f"too many indices ({used}) for array with {len(shape)} dimensions")
+        raise IndexError(
+            f"too many indices ({used}): expected at most {len(shape)}, one for each axis"
+        )
     full = [slice(None)] * (len(shape) - used)
     if Ellipsis not in [p for p in parts if not isinstance(p, (np.ndarray, NDArray, list))]:
         return [*parts, *full]
@@ -109,7 +113,9 @@ def _region(
         else:
             index = int(part)
             if not -size <= index < size:
-                raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
+                raise IndexError(
+                    f"invalid index {index} of axis {axis}: expected {-size} to {size - 1}"
+                )
             chosen = range(index % size, index % size + 1)
         ranges.append(chosen)
         if len(chosen):
@@ -217,7 +223,7 @@ def _as_source(array: NDArray, value: Any) -> NDArray:
     if isinstance(value, NDArray):
         return value
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"NDArray does not support assignment with a value of type {type(value)}")
+        raise TypeError(f"invalid value {shown(value)} to assign: expected numbers or an array")
     try:
         values = np.asarray(value)
         if values.dtype.kind not in "biuf":
@@ -226,8 +232,7 @@ def _as_source(array: NDArray, value: Any) -> NDArray:
             values = values.astype(array.dtype, copy=False)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"NDArray does not support assignment with non-array-like object {value!r} of type "
-            f"{type(value)}"
+            f"invalid value {shown(value)} to assign: expected numbers or an array"
         ) from error
     values = np.ascontiguousarray(values, dtype=array.dtype)
     return _core.copy_numpy(values, array.context)
@@ -245,8 +250,8 @@ def _broadcast_steps(source_shape: Sequence[int], extents: Sequence[int]) -> lis
     fits = fits and all(s == e or s == 1 for s, e in zip(shape, extents))
     if not fits:
         raise ValueError(
-            f"could not broadcast input array from shape {tuple(source_shape)} into shape "
-            f"{tuple(extents)}"
+            f"could not broadcast input array from shape {tuple(source_shape)}: expected "
+            f"{tuple(extents)}, or one that broadcasts to it"
         )
     return [0 if s == 1 else step for s, step in zip(shape, strides)]
 

@@ -38,7 +38,7 @@ def _record(array: NDArray, version: int) -> bytes:
 def _saved(array: NDArray) -> bytes:
     """One array as the bytes of a file: V3 with np_shape, else V2, where rank 0 means no array."""
     if array.ndim == 0 and not is_np_shape():
-        raise MXNetError("an array of shape () is saved within np_shape only")
+        raise MXNetError("invalid shape () to save: expected one axis at least, without np_shape")
     return _record(array, _V3 if is_np_shape() else _V2)
 
 
@@ -54,7 +54,7 @@ class _Reader:
     def take(self, count: int, what: str) -> memoryview:
         if count < 0 or self.at + count > len(self.data):
             left = len(self.data) - self.at
-            raise self.fail(f"{what} needs {count} bytes, {left} are left")
+            raise self.fail(f"{what}: expected {count} bytes, {left} are left")
         piece = self.data[self.at : self.at + count]
         self.at += count
         return piece
@@ -67,10 +67,10 @@ class _Reader:
 
     def shape(self, ndim: int, form: str) -> tuple[int, ...]:
         if not 0 <= ndim <= 32:
-            raise self.fail(f"an array of {ndim} axes")
+            raise self.fail(f"invalid number of axes {ndim}: expected 0 to 32")
         shape = self.numbers(form, ndim, "shape")
         if any(d < 0 for d in shape):
-            raise self.fail(f"shape {shape} has a negative extent")
+            raise self.fail(f"invalid shape {shape}: expected extents of at least 0")
         return shape
 
     def record(self, anywhere: bool = False) -> NDArray | None:
@@ -81,7 +81,7 @@ class _Reader:
         magic = self.number("I", "record")
         if not anywhere and (magic == _V3) != is_np_shape():
             wanted = "within np_shape" if magic == _V3 else "without np_shape"
-            raise self.fail(f"an array of its version is loaded {wanted} only")
+            raise self.fail(f"invalid version {magic:#x} of an array: expected to load it {wanted}")
         if magic in (_V2, _V3):
             stype = self.number("i", "storage type")
             if stype != 0:
@@ -99,7 +99,7 @@ class _Reader:
         self.numbers("i", 2, "context")
         flag = self.number("i", "dtype")
         if not 0 <= flag < len(_DTYPES):
-            raise self.fail(f"unsupported dtype flag {flag}")
+            raise self.fail(f"invalid dtype flag {flag}: expected 0 to {len(_DTYPES) - 1}")
         dtype = np.dtype(_DTYPES[flag])
         count = 1
         for d in shape:
@@ -123,6 +123,17 @@ def save(fname: Any, data: Any) -> None:
         If a dict has other keys or values.
     ValueError
         If `data` is none of these.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = os.path.join(folder.name, "two.params")
+    >>> nd.save(file, {"one": nd.ones((1,)), "two": nd.ones((2,))})
+    >>> sorted(nd.load(file))
+    ['one', 'two']
+    >>> folder.cleanup()
     """
     if isinstance(data, NDArray):
         data = [data]
@@ -152,7 +163,19 @@ def save(fname: Any, data: Any) -> None:
 
 
 def load(fname: Any) -> Any:
-    """Loads what `save` wrote: a list, or a dict if the file has names."""
+    """Loads what `save` wrote: a list, or a dict if the file has names.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = os.path.join(folder.name, "list.params")
+    >>> nd.save(file, [nd.ones((2,))])
+    >>> nd.load(file)[0].asnumpy()
+    array([1., 1.], dtype=float32)
+    >>> folder.cleanup()
+    """
     try:
         with open(fname, "rb", buffering=0) as file:
             data = _contents(file)
@@ -171,7 +194,19 @@ def _contents(file: io.FileIO) -> Any:
 
 
 def load_frombuffer(buf: Any) -> Any:
-    """As `load`, from the bytes of a file."""
+    """As `load`, from the bytes of a file.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "list.params"
+    >>> nd.save(file, [nd.ones((2,))])
+    >>> nd.load_frombuffer(file.read_bytes())[0].asnumpy()
+    array([1., 1.], dtype=float32)
+    >>> folder.cleanup()
+    """
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise TypeError(f"invalid buf: expected bytes, got {type(buf).__name__}")
     return _parse(buf, "buffer")
@@ -184,20 +219,22 @@ def _parse(data: Any, name: str) -> Any:
         raise reader.fail(f"the file begins with {magic:#x}, expected {_FILE:#x}")
     count = reader.number("Q", "number of arrays")
     if count > len(data):
-        raise reader.fail(f"{count} arrays in {len(data)} bytes")
+        raise reader.fail(
+            f"invalid number of arrays {count}: expected at most {len(data)}, as of bytes"
+        )
     arrays = [reader.record() for _ in range(count)]
     n_names = reader.number("Q", "number of names")
     if n_names == 0:
         return arrays
     if n_names != count:
-        raise reader.fail(f"{n_names} names for {count} arrays")
+        raise reader.fail(f"invalid number of names {n_names}: expected {count}, as of arrays")
     names = []
     for _ in range(n_names):
         text = bytes(reader.take(reader.number("Q", "name"), "name"))
         try:
             names.append(text.decode())
         except UnicodeDecodeError as error:
-            raise reader.fail(f"name {text!r} is not UTF-8") from error
+            raise reader.fail(f"invalid name {text!r}: expected UTF-8") from error
     return dict(zip(names, arrays))
 
 
@@ -239,6 +276,13 @@ def imdecode(
     -------
     NDArray
         The image (C, H, W), or `out`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> grey = b"P5 3 2 255 " + bytes(range(6))  # a PGM file of 2 rows and 3 columns
+    >>> nd.imdecode(grey, channels=1).shape
+    (1, 2, 3)
     """
     if channels not in (1, 3):
         raise ValueError(f"invalid channels {channels}: expected 1 or 3")

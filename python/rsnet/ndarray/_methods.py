@@ -10,9 +10,10 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from .._warnings import warn
-from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords
+from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords, shown
 from ..context import Context, as_context
-from . import _indexing, _io, _sharing, op
+from . import _indexing, _io, _sharing
+from ._register import op
 
 
 def _repr(self: NDArray) -> str:
@@ -23,7 +24,7 @@ def _repr(self: NDArray) -> str:
 def _asscalar(self: NDArray) -> Any:
     """The value of an array of one element."""
     if self.size != 1:
-        raise ValueError("The current array is not a scalar")
+        raise ValueError(f"asscalar: invalid array of shape {self.shape}: expected one element")
     values = self.asnumpy()
     return values[0] if values.ndim == 1 else values if values.ndim else values[()]
 
@@ -66,14 +67,14 @@ def _copyto(self: NDArray, other: Any) -> NDArray | bool:
             warn("You are attempting to copy an array to itself", RuntimeWarning)
             return False
         if other.shape != self.shape:
-            raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")
+            raise ValueError(f"copyto: invalid shape {other.shape} of other: expected {self.shape}")
         return _copy_into(self, other)
     if isinstance(other, str):
         other = as_context(other)
     if isinstance(other, Context):
         return _copy_into(self, _core.empty(self.shape, other, self.dtype))
     getattr(other, "dtype", None)  # an operand that is not there says so itself
-    raise TypeError(f"copyto does not support type {type(other)}")
+    raise TypeError(f"copyto: invalid other {shown(other)}: expected an NDArray or a Context")
 
 
 def _copy(self: NDArray) -> Any:
@@ -113,7 +114,8 @@ def reshape_codes(
         nonlocal at
         if at >= len(shape):
             raise MXNetError(
-                f"reshape code at position {i} of {tuple(codes)} has no axis left in {shape}"
+                f"invalid reshape codes {tuple(codes)}: expected at most {len(shape)} axes of "
+                f"{shape} to be used, and the one at position {i} needs another"
             )
         at += 1
         return shape[at - 1]
@@ -153,11 +155,13 @@ def reshape_codes(
             a = whole // b if a == -1 else a
             b = whole // a if b == -1 else b
             if a * b != whole:
-                raise MXNetError(f"reshape cannot split an axis of {whole} into {a} x {b}")
+                raise MXNetError(
+                    f"invalid reshape codes -4, {a}, {b}: expected a product of {whole}"
+                )
             out.extend((a, b))
             i += 2
         else:
-            raise MXNetError(f"reshape code {code} is not supported")
+            raise MXNetError(f"invalid reshape code {code}: expected -4 to -1, 0 or an extent")
         i += 1
     if unknown is not None:
         rest = int(np.prod(out, dtype=np.int64))
@@ -201,10 +205,10 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
         raise TypeError(f"reshape() got unexpected keyword arguments {sorted(kwargs)}")
     codes = _indexing.whole_numbers(shape, "shape")
     if not codes:
-        raise ValueError("shape cannot be empty")
+        raise ValueError("reshape: invalid shape (): expected one extent at least")
     target = reshape_codes(self.shape, codes, reverse)
     if int(np.prod(target, dtype=np.int64)) != self.size:
-        raise MXValueError(f"Cannot reshape array of size {self.size} into shape {codes}")
+        raise MXValueError(f"reshape: invalid shape {codes}: expected one of {self.size} elements")
     if _is_recorded(self):
         return op.Reshape(self, shape=target)
     return self._reshaped(target)
@@ -225,7 +229,9 @@ def _expand_dims(self: NDArray, axis: int, inplace: bool = False) -> Any:
     if not inplace:
         return op.expand_dims(self, axis=axis)
     if not -self.ndim - 1 <= axis <= self.ndim:
-        raise ValueError(f"axis {axis} is out of range for an array of {self.ndim} axes")
+        raise ValueError(
+            f"expand_dims: invalid axis {axis}: expected {-self.ndim - 1} to {self.ndim}"
+        )
     at = axis if axis >= 0 else axis + self.ndim + 1
     return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
 
@@ -241,7 +247,7 @@ def _squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
         drop = [_indexing.axis_of(a, self.ndim) for a in axes]
     if any(self.shape[a] != 1 for a in drop):
         raise ValueError(
-            f"cannot squeeze axes {tuple(drop)} of shape {self.shape}: an extent is not 1"
+            f"squeeze: invalid axes {tuple(drop)} of shape {self.shape}: expected extents of 1"
         )
     kept = tuple(d for i, d in enumerate(self.shape) if i not in drop)
     return self.reshape(kept or (1,))
@@ -332,7 +338,7 @@ def _sync_copyfrom(self: NDArray, source_array: Any) -> None:
     """
     source: np.ndarray = np.asarray(source_array, dtype=self.dtype, order="C")
     if source.shape != self.shape:
-        raise ValueError(f"cannot copy shape {source.shape} to an array of shape {self.shape}")
+        raise ValueError(f"invalid shape {source.shape} to copy: expected {self.shape}")
     self[()] = source
     self.wait_to_read()
 
@@ -420,28 +426,9 @@ take tan tanh tile to_dlpack_for_read to_dlpack_for_write topk transpose trunc z
 """.split()
 
 
-def install_fluent(package: object) -> None:
-    """Makes methods of the functions that are there."""
-    for name in FLUENT:
-        function = getattr(package, name, None)
-        if function is not None and not hasattr(NDArray, name):
-            setattr(NDArray, name, _fluent(name, function))
-
-
 def fluent_names() -> list[str]:
     """The methods that were made of functions."""
     return [name for name in FLUENT if hasattr(getattr(NDArray, name, None), "__wrapped__")]
-
-
-def _fluent(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = name
-    method.__qualname__ = f"NDArray.{name}"
-    method.__doc__ = function.__doc__
-    vars(method)["__wrapped__"] = function  # `inspect.signature` and `help` show its parameters
-    return method
 
 
 def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:

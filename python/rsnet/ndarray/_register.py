@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._mxnet_names import why_missing_in
@@ -55,12 +55,12 @@ def _operator(namespace: str, short: str) -> str | None:
     prefix = {"op": "", "_internal": "", "random": "_random_"}.get(namespace, f"_{namespace}_")
     name = prefix + short
     is_here = _home(name) == (namespace, short) and not short.startswith(("__", "_backward"))
-    return name if is_here and _core.registry_version(name) is not None else None
+    return name if is_here and registry.version(name) is not None else None
 
 
 def names(module: types.ModuleType, namespace: str) -> list[str]:
     """The names in the module of a namespace: those of its operators as well."""
-    places = (_home(name) for name in _core.operator_names() if not name.startswith("_backward"))
+    places = (_home(name) for name in registry.names() if not name.startswith("_backward"))
     written = WRITTEN.get(namespace, ())
     return sorted({*vars(module), *written, *(at for home, at in places if home == namespace)})
 
@@ -90,16 +90,25 @@ def get(module: types.ModuleType, namespace: str, name: str) -> Any:
     return found
 
 
-def add_namespaces() -> None:
-    """Makes the modules that hold nothing but functions of operators."""
-    for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
-        full = f"{_PACKAGE}.{name}"
-        module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
-        # `_Null` is the default that signatures name.
-        vars(module).update(_Null=_Null, __getattr__=functools.partial(get, module, name))
-        vars(module)["__dir__"] = functools.partial(names, module, name)
-        sys.modules[full] = module
-        setattr(sys.modules[_PACKAGE], name, module)
+def _namespace(name: str) -> types.ModuleType:
+    """A module that holds nothing but functions of operators."""
+    full = f"{_PACKAGE}.{name}"
+    module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
+    # `_Null` is the default that signatures name.
+    vars(module).update(_Null=_Null, __getattr__=functools.partial(get, module, name))
+    vars(module)["__dir__"] = functools.partial(names, module, name)
+    sys.modules[full] = module
+    return module
+
+
+if TYPE_CHECKING:  # stubs
+    from . import contrib as contrib
+    from . import image as image
+    from . import linalg as linalg
+    from . import op as op
+else:
+    contrib, image, linalg, op = map(_namespace, ("contrib", "image", "linalg", "op"))
+_internal, sparse = map(_namespace, ("_internal", "sparse"))
 
 
 def hidden_by(name: str) -> str | None:

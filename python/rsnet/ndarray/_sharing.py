@@ -71,7 +71,9 @@ def cuda_array_interface(self: NDArray) -> dict[str, Any]:
     """Address, shape and stream of an array on a device, for CuPy and its like."""
     found = _core.cuda_address(self)
     if found is None:
-        raise AttributeError(f"an array on {self.context} has no __cuda_array_interface__")
+        raise AttributeError(
+            f"an NDArray on {self.context} has no attribute '__cuda_array_interface__'"
+        )
     address, stream = found
     return {
         "version": 3,

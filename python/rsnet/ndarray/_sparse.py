@@ -24,7 +24,7 @@ class BaseSparseNDArray:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
-            f"{cls.__name__}: rsnet has no sparse storage; use a dense NDArray (nd.array)"
+            f"{cls.__name__}: rsnet has no sparse storage: expected a dense NDArray (nd.array)"
         )
 
 

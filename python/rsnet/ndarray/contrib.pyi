@@ -4,12 +4,18 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from .._core import NDArray
+from ._contrib_updates import adamw_update as adamw_update
 from ._contrib import boolean_mask as boolean_mask
 from ._contrib import cond as cond
 from ._contrib import foreach as foreach
 from ._contrib import isfinite as isfinite
 from ._contrib import isinf as isinf
 from ._contrib import isnan as isnan
+from ._contrib_updates import mp_adamw_update as mp_adamw_update
+from ._contrib_updates import multi_adamw_update as multi_adamw_update
+from ._contrib_updates import multi_lamb_update as multi_lamb_update
+from ._contrib_updates import multi_mp_adamw_update as multi_mp_adamw_update
+from ._contrib_updates import multi_mp_lamb_update as multi_mp_lamb_update
 from ._contrib import rand_zipfian as rand_zipfian
 from ._contrib import while_loop as while_loop
 
@@ -18,7 +24,7 @@ _int: TypeAlias = int
 _float: TypeAlias = float
 _str: TypeAlias = str
 
-__all__ = ['AdaptiveAvgPooling2D', 'BatchNormWithReLU', 'BilinearResize2D', 'CTCLoss', 'DeformableConvolution', 'DeformablePSROIPooling', 'ModulatedDeformableConvolution', 'MultiBoxDetection', 'MultiBoxPrior', 'MultiBoxTarget', 'MultiProposal', 'PSROIPooling', 'Proposal', 'ROIAlign', 'RROIAlign', 'SparseEmbedding', 'SyncBatchNorm', 'allclose', 'arange_like', 'bipartite_matching', 'boolean_mask', 'box_decode', 'box_encode', 'box_iou', 'box_nms', 'box_non_maximum_suppression', 'calibrate_entropy', 'cond', 'count_sketch', 'ctc_loss', 'dequantize', 'div_sqrt_dim', 'fft', 'foreach', 'gradientmultiplier', 'group_adagrad_update', 'hawkesll', 'ifft', 'index_array', 'index_copy', 'interleaved_matmul_encdec_qk', 'interleaved_matmul_encdec_valatt', 'interleaved_matmul_selfatt_qk', 'interleaved_matmul_selfatt_valatt', 'isfinite', 'isinf', 'isnan', 'quadratic', 'quantize', 'quantize_asym', 'quantize_v2', 'quantized_act', 'quantized_batch_norm', 'quantized_concat', 'quantized_conv', 'quantized_elemwise_add', 'quantized_elemwise_mul', 'quantized_embedding', 'quantized_flatten', 'quantized_fully_connected', 'quantized_pooling', 'rand_zipfian', 'requantize', 'round_ste', 'sign_ste', 'while_loop']
+__all__ = ['AdaptiveAvgPooling2D', 'BatchNormWithReLU', 'BilinearResize2D', 'CTCLoss', 'DeformableConvolution', 'DeformablePSROIPooling', 'ModulatedDeformableConvolution', 'MultiBoxDetection', 'MultiBoxPrior', 'MultiBoxTarget', 'MultiProposal', 'PSROIPooling', 'Proposal', 'ROIAlign', 'RROIAlign', 'SparseEmbedding', 'SyncBatchNorm', 'adamw_update', 'allclose', 'arange_like', 'bipartite_matching', 'boolean_mask', 'box_decode', 'box_encode', 'box_iou', 'box_nms', 'box_non_maximum_suppression', 'calibrate_entropy', 'cond', 'count_sketch', 'ctc_loss', 'dequantize', 'div_sqrt_dim', 'fft', 'foreach', 'gradientmultiplier', 'group_adagrad_update', 'hawkesll', 'ifft', 'index_array', 'index_copy', 'interleaved_matmul_encdec_qk', 'interleaved_matmul_encdec_valatt', 'interleaved_matmul_selfatt_qk', 'interleaved_matmul_selfatt_valatt', 'isfinite', 'isinf', 'isnan', 'mp_adamw_update', 'multi_adamw_update', 'multi_lamb_update', 'multi_mp_adamw_update', 'multi_mp_lamb_update', 'quadratic', 'quantize', 'quantize_asym', 'quantize_v2', 'quantized_act', 'quantized_batch_norm', 'quantized_concat', 'quantized_conv', 'quantized_elemwise_add', 'quantized_elemwise_mul', 'quantized_embedding', 'quantized_flatten', 'quantized_fully_connected', 'quantized_pooling', 'rand_zipfian', 'requantize', 'round_ste', 'sign_ste', 'while_loop']
 
 def AdaptiveAvgPooling2D(data: NDArray | None = ..., output_size: _int | Sequence[_int | None] = ..., out: NDArray | Sequence[NDArray] | None = ..., name: _str | None = ..., **kwargs: Any) -> NDArray: ...
 def BatchNormWithReLU(data: NDArray | None = ..., gamma: NDArray | None = ..., beta: NDArray | None = ..., moving_mean: NDArray | None = ..., moving_var: NDArray | None = ..., eps: _float = ..., momentum: _float = ..., fix_gamma: _bool = ..., use_global_stats: _bool = ..., output_mean_var: _bool = ..., axis: _int = ..., cudnn_off: _bool = ..., min_calib_range: _float | None = ..., max_calib_range: _float | None = ..., out: NDArray | Sequence[NDArray] | None = ..., name: _str | None = ..., **kwargs: Any) -> NDArray: ...

@@ -50,7 +50,8 @@ def _sample(
     if any(arrays):
         if not all(arrays):
             raise AssertionError(
-                f"{name}: invalid parameters {list(params.values())}: expected numbers or arrays only"
+                f"{name}: invalid parameters {list(params.values())}: expected numbers or arrays "
+                "only"
             )
         given = [("shape", shape if shape is not None else ())]
         if dtype is not None:
@@ -78,7 +79,14 @@ def uniform(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Samples of the uniform distribution on ``[low, high)``."""
+    """Samples of the uniform distribution on ``[low, high)``.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.uniform(-1, 1, (2, 3)).shape
+    (2, 3)
+    """
     return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
@@ -91,12 +99,28 @@ def normal(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Samples of the normal distribution of mean `loc` and standard deviation `scale`."""
+    """Samples of the normal distribution of mean `loc` and standard deviation `scale`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.normal(0, 2, (2, 3)).shape
+    (2, 3)
+    >>> nd.random.normal(nd.array([0, 10]), nd.array([1, 1]), 4).shape
+    (2, 4)
+    """
     return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out, kwargs)
 
 
 def randn(*shape: Any, **kwargs: Any) -> Any:
-    """Samples of the normal distribution, the shape given as arguments."""
+    """Samples of the normal distribution, the shape given as arguments.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.randn(2, 3, scale=2).shape
+    (2, 3)
+    """
     loc, scale = kwargs.pop("loc", 0), kwargs.pop("scale", 1)
     return normal(loc, scale, shape or (1,), **kwargs)
 
@@ -110,7 +134,14 @@ def gamma(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Samples of the gamma distribution of shape `alpha` and scale `beta`."""
+    """Samples of the gamma distribution of shape `alpha` and scale `beta`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.gamma(2, 0.5, (2, 3)).shape
+    (2, 3)
+    """
     return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
@@ -122,7 +153,14 @@ def exponential(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Samples of the exponential distribution of mean `scale`."""
+    """Samples of the exponential distribution of mean `scale`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.exponential(3, (2, 3)).shape
+    (2, 3)
+    """
     rate = 1.0 / scale
     return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
 
@@ -135,7 +173,14 @@ def poisson(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Samples of the Poisson distribution of mean `lam`."""
+    """Samples of the Poisson distribution of mean `lam`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.poisson(4, (2, 3)).shape
+    (2, 3)
+    """
     return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
 
 
@@ -148,7 +193,14 @@ def negative_binomial(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Failures before `k` successes of probability `p`."""
+    """Failures before `k` successes of probability `p`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.negative_binomial(3, 0.5, (2, 3)).shape
+    (2, 3)
+    """
     return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
@@ -161,7 +213,14 @@ def generalized_negative_binomial(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Samples of the negative binomial distribution of mean `mu` and dispersion `alpha`."""
+    """Samples of the negative binomial distribution of mean `mu` and dispersion `alpha`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.generalized_negative_binomial(2, 0.5, (2, 3)).shape
+    (2, 3)
+    """
     params = {"mu": mu, "alpha": alpha}
     return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out, kwargs)
 
@@ -175,9 +234,18 @@ def randint(
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Integers of ``[low, high)``, int32 by default."""
+    """Integers of ``[low, high)``, int32 by default.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> import numpy as np
+    >>> drawn = nd.random.randint(0, 10, (2, 3))
+    >>> drawn.dtype is np.int32, bool((drawn.asnumpy() < 10).all())
+    (True, True)
+    """
     if isinstance(low, NDArray) or isinstance(high, NDArray):
-        raise ValueError("randint takes numbers, not arrays")
+        raise ValueError("randint: invalid low or high, an NDArray: expected numbers")
     if _given(dtype) is None and out is None:
         dtype = "int32"
     return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
@@ -191,7 +259,14 @@ def multinomial(
     dtype: Any = "int32",
     **kwargs: Any,
 ) -> Any:
-    """Indices drawn with the probabilities in the last axis of `data`."""
+    """Indices drawn with the probabilities in the last axis of `data`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.random.multinomial(nd.array([[0, 1], [1, 0]])).asnumpy()
+    array([1, 0], dtype=int32)
+    """
     if kwargs:
         refuse_keywords("multinomial", kwargs, "data, shape, get_prob, out, dtype")
     params = [("get_prob", get_prob), ("dtype", dtype)]
@@ -202,7 +277,14 @@ def multinomial(
 
 
 def shuffle(data: NDArray, **kwargs: Any) -> Any:
-    """The rows of `data` in random order."""
+    """The rows of `data` in random order.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> sorted(nd.random.shuffle(nd.array([1, 2, 3])).asnumpy().tolist())
+    [1.0, 2.0, 3.0]
+    """
     if kwargs:
         refuse_keywords("shuffle", kwargs, "data")
     return _core.invoke("_shuffle", [data], [], None)

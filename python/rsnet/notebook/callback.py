@@ -158,11 +158,11 @@ class _LiveChart:
 
     def setup_chart(self) -> Any:
         """Makes the figure."""
-        raise NotImplementedError(f"{type(self).__name__} defines no setup_chart")
+        raise NotImplementedError(f"{type(self).__name__} does not define setup_chart")
 
     def update_chart_data(self) -> None:
         """Gives the figure the newest data."""
-        raise NotImplementedError(f"{type(self).__name__} defines no update_chart_data")
+        raise NotImplementedError(f"{type(self).__name__} does not define update_chart_data")
 
     def interval_elapsed(self) -> bool:
         """Whether `display_freq` seconds have passed since the chart was drawn."""

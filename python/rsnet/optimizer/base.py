@@ -184,9 +184,8 @@ class Optimizer:
         """
         if self.lr_scheduler is not None:
             raise UserWarning(
-                "LRScheduler of the optimizer has already been defined. Note that "
-                "set_learning_rate can mutate the value of the learning rate of the optimizer only "
-                "when the LRScheduler of the optimizer is undefined."
+                f"set_learning_rate({lr!r}): expected an optimizer without lr_scheduler, which "
+                "decides the rate"
             )
         self._check_number("learning_rate", lr)
         self.lr = lr
@@ -255,7 +254,7 @@ class Optimizer:
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Changes `weight` and `state` in place."""
-        raise NotImplementedError(f"{type(self).__name__} defines no update")
+        raise NotImplementedError(f"{type(self).__name__} does not define update")
 
     def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
         """State, with a float32 copy of a float16 weight when `multi_precision` is on."""
@@ -437,7 +436,9 @@ class Updater:
         try:
             loaded = loads(states)
         except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
-            raise ValueError(f"these are no states of an optimizer: {error}") from error
+            raise ValueError(
+                f"invalid states: expected what get_states of an Updater gave: {error}"
+            ) from error
         if isinstance(loaded, tuple):
             self.states, self.optimizer = loaded
         else:

@@ -77,7 +77,8 @@ class LAMB(Optimizer):
         copies = [state[0] for state in states] if mixed else []
         averages = [state[1] for state in states] if mixed else states
         means, variances = (list(kind) for kind in zip(*averages, strict=True))
-        update = nd.contrib.multi_mp_lamb_update if mixed else nd.contrib.multi_lamb_update
+        contrib: Any = nd.contrib  # the copies are an argument of one of the two
+        update = contrib.multi_mp_lamb_update if mixed else contrib.multi_lamb_update
         update(
             weights,
             grads,

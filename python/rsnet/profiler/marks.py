@@ -79,13 +79,15 @@ class _Interval(_Named):
     def start(self) -> None:
         """Begins it; a RuntimeError if it has begun."""
         if self._is_started:
-            raise RuntimeError(f"{self!r} is started already")
+            raise RuntimeError(f"invalid start of {self!r}, which runs: expected stop() before")
         self._is_started, self._begun = True, _profiler.begin()
 
     def stop(self) -> None:
         """Ends it; a RuntimeError if it has not begun."""
         if not self._is_started:
-            raise RuntimeError(f"{self!r} is not started")
+            raise RuntimeError(
+                f"invalid stop of {self!r}, which does not run: expected start() before"
+            )
         begun, self._begun, self._is_started = self._begun, None, False
         if begun is not None:
             _profiler.end(begun, self._category, self.name)

@@ -87,12 +87,12 @@ def set_config(**kwargs: Any) -> None:
     ...     mx.profiler.set_config(file="trace.json")
     ... except TypeError as error:
     ...     print(str(error).partition(" (")[0])
-    set_config() has no option 'file'
+    set_config: invalid option 'file': expected one of: ...
     """
     for key in kwargs:
         if key not in _DEFAULTS:
             known = ", ".join(_DEFAULTS)
-            raise TypeError(f"set_config() has no option {key!r} (there are {known})")
+            raise TypeError(f"set_config: invalid option {key!r}: expected one of: {known}")
     options = _DEFAULTS | kwargs
     for key, default in _DEFAULTS.items():
         value = options[key]
@@ -378,8 +378,8 @@ def _mode_of_environment() -> int:
         return _ALL
     if not text.isascii() or not text.isdigit() or int(text) > _ALL:
         raise ValueError(
-            f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of 1 (symbolic), 2 (imperative), "
-            "4 (api) and 8 (memory)"
+            f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of 1 (symbolic), 2 "
+            "(imperative), 4 (api) and 8 (memory)"
         )
     return int(text)
 

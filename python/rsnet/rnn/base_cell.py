@@ -151,7 +151,8 @@ class BaseRNNCell:
     def _require_unmodified(self, what: str) -> None:
         if self._modified:
             raise AssertionError(
-                f"{what}: the cell has a modifier, such as DropoutCell: call the modifier"
+                f"{what}: invalid call of a cell that has a modifier, such as ZoneoutCell: "
+                "expected a call of the modifier"
             )
 
     # ---- weights apart, by gate ----------------------------------------------------------------

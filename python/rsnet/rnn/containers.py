@@ -24,7 +24,9 @@ class ContainerCell(BaseRNNCell):
     def _adopt(self, cell: BaseRNNCell) -> None:
         if self._override_cell_params:
             if not cell._own_params:
-                raise AssertionError("either the container or its cells may be given params")
+                raise AssertionError(
+                    "invalid params: expected them for the container or for its cells, got both"
+                )
             cell.params._params.update(self.params._params)
         self.params._params.update(cell.params._params)
         self._cells.append(cell)
@@ -94,7 +96,9 @@ class SequentialRNNCell(ContainerCell):
         following: list[Symbol] = []
         for cell, own in zip(self._cells, self._shares(states), strict=True):
             if isinstance(cell, BidirectionalCell):
-                raise AssertionError("a bidirectional cell has no single steps, use unroll")
+                raise AssertionError(
+                    "a BidirectionalCell has no single steps: expected a call of unroll"
+                )
             inputs, new = cell(inputs, own)
             following += new
         return inputs, following
@@ -147,7 +151,9 @@ class BidirectionalCell(ContainerCell):
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Raises: one step backwards needs the whole sequence."""
-        raise NotImplementedError("a bidirectional cell has no single steps, use unroll")
+        raise NotImplementedError(
+            "a BidirectionalCell has no single steps: expected a call of unroll"
+        )
 
     def unroll(
         self,

@@ -107,7 +107,7 @@ class FusedRNNCell(BaseRNNCell):
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Raises: the operator computes whole sequences."""
-        raise NotImplementedError("FusedRNNCell cannot be stepped. Please use unroll")
+        raise NotImplementedError("a FusedRNNCell has no single steps: expected a call of unroll")
 
     def unroll(
         self,

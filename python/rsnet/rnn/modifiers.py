@@ -130,7 +130,10 @@ class ZoneoutCell(ModifierCell):
         if isinstance(base_cell, FusedRNNCell):
             raise AssertionError("a FusedRNNCell has no single steps: call unfuse() first")
         if isinstance(base_cell, BidirectionalCell):
-            raise AssertionError("apply ZoneoutCell to the cells inside of the BidirectionalCell")
+            raise AssertionError(
+                "ZoneoutCell: invalid base_cell, a BidirectionalCell: expected one of the cells "
+                "inside of it"
+            )
         super().__init__(base_cell)
         self.zoneout_outputs = zoneout_outputs
         self.zoneout_states = zoneout_states

@@ -61,7 +61,7 @@ def encode_sentences(
         for word in sentence:
             if word not in known:
                 if vocab is not None and unknown_token is None:
-                    raise ValueError(f"unknown word {word!r}: it is not in the given vocabulary")
+                    raise ValueError(f"invalid word {word!r}: expected one of the given vocabulary")
                 if unknown_token is not None:
                     word = unknown_token
                 if word not in known:
@@ -122,7 +122,9 @@ class BucketSentenceIter(DataIter):
             counts = np.bincount([len(s) for s in sentences])
             buckets = [length for length, count in enumerate(counts) if count >= batch_size]
         if not buckets:
-            raise ValueError(f"no length has {batch_size} sentences: give buckets")
+            raise ValueError(
+                f"invalid buckets None: expected some, as no length has {batch_size} sentences"
+            )
         self.buckets = sorted(buckets)
         self.data_name, self.label_name = data_name, label_name
         self.dtype, self.layout = dtype, layout

@@ -143,7 +143,7 @@ def foreach(
     used = {i for i in part.inputs if isinstance(i, int)}
     for i, symbol in enumerate(sequences):
         if i not in used:
-            raise ValueError(f"invalid data '{symbol.name}': the body does not use it")
+            raise ValueError(f"invalid data '{symbol.name}': expected a body that uses it")
     inputs = [*sequences, *states]
     places: dict[int, int] = {}
     for at, of in enumerate(part.inputs):

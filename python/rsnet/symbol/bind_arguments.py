@@ -25,7 +25,9 @@ def argument_names(names: list[str]) -> list[str]:
     """The names of the arguments, each of which is there once: shapes and arrays go by them."""
     if len(set(names)) != len(names):
         twice = min(name for name in names if names.count(name) > 1)
-        raise MXValueError(f"duplicate argument name '{twice}': {names}")
+        raise MXValueError(
+            f"duplicate argument name '{twice}': expected every name once, got {names}"
+        )
     return names
 
 
@@ -127,5 +129,7 @@ def simple_reqs(where: str, grad_req: Any, names: list[str]) -> list[str]:
     if grad_req is None:
         return ["null"] * len(names)
     if isinstance(grad_req, (list, tuple, dict)) and not grad_req:
-        raise MXNetError(f"grad_req in {where} cannot be an empty {type(grad_req).__name__}")
+        raise MXNetError(
+            f"{where}: invalid grad_req {grad_req!r}: expected a request, or some of them"
+        )
     return bind_reqs(grad_req, names, MXNetError)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
+from .._operators import registry
 from .._warnings import warn
 from ..base import MXNetError, shown
 
@@ -193,6 +194,7 @@ class StaticGraph:
         """
         if not isinstance(json_str, str):
             raise TypeError(f"invalid json_str {shown(json_str)}: expected a string")
+        registry.define_named(json_str)
         return cls(_core.GraphHandle.from_json(json_str))
 
     def to_symbol(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._operators.checks import add_note
+from .._exceptions import add_note
 from .._warnings import warn
 from ..base import MXNetError, shown
 from ..util import is_np_shape
@@ -46,7 +46,7 @@ def _note_given(
     add_note(error, f"{function} was given {', '.join(f'{k}: {v}' for k, v in given.items())}")
 
 
-class Inference:
+class InferenceMethods:
     """The methods of a symbol that infer."""
 
     __slots__ = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -54,35 +53,14 @@ for _method in [
 ]:  # fmt: skip
     _refuse(_method)
 
-_FLUENT = """abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
+#: Functions that are methods as well.
+FLUENT = """abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
 broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag exp
 expand_dims expm1 fix flatten flip floor log log10 log1p log2 log_softmax max mean min nanprod
 nansum norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
 round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax
 softmin sort space_to_depth split split_v2 sqrt square squeeze sum swapaxes take tan tanh tile topk
 transpose trunc zeros_like""".split()
-
-
-def _fluent(method: str) -> None:
-    """Adds `x.method(...)` for `sym.method(x, ...)`."""
-    package = sys.modules[__package__]  # not an import: the operators are its attributes
-
-    def run(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
-        made: Symbol = getattr(package, method)(self, *args, **kwargs)
-        return made
-
-    function = getattr(package, method)
-    run.__name__ = method
-    run.__qualname__ = f"Symbol.{method}"
-    run.__doc__ = function.__doc__
-    vars(run)["__wrapped__"] = function  # `inspect.signature` and `help` show its parameters
-    setattr(Symbol, method, run)
-
-
-def install_fluent() -> None:
-    """Adds the methods, once the functions are there."""
-    for method in _FLUENT:
-        _fluent(method)
 
 
 def _reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Symbol:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _core
+from .._operators import registry
 from ..base import shown
 from .register import create, function
 from .symbol import Symbol
@@ -46,7 +46,14 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
         return create(op, op, symbols, {}, params, symbol_name, attr)
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"Draws from the {name} distribution with the parameters {', '.join(defaults)}."
+    run.__doc__ = f"""Draws from the {name} distribution with the parameters {", ".join(defaults)}.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> sym.random.{name}(shape=(2, 3)).eval()[0].shape
+    (2, 3)
+    """
     return run
 
 
@@ -57,13 +64,27 @@ for _name, _suffix, _defaults in _DISTRIBUTIONS:
 def randn(
     *shape: int, loc: Any = 0.0, scale: Any = 1.0, dtype: Any = None, **kwargs: Any
 ) -> Symbol:
-    """Normally distributed numbers of the given shape."""
+    """Normally distributed numbers of the given shape.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> sym.random.randn(2, 3).eval()[0].shape
+    (2, 3)
+    """
     made: Symbol = globals()["normal"](loc, scale, shape, dtype, **kwargs)
     return made
 
 
 def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
-    """Integers in `[low, high)`."""
+    """Integers in `[low, high)`.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> sym.random.randint(0, 10, (2, 3)).eval()[0].shape
+    (2, 3)
+    """
     made: Symbol = _named("randint")(
         low=low, high=high, shape=shape or (1,), dtype=dtype or "int32", **kwargs
     )
@@ -73,21 +94,35 @@ def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs:
 def multinomial(
     data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
 ) -> Symbol:
-    """Draws of class numbers from the distributions in `data`'s last axis."""
+    """Draws of class numbers from the distributions in `data`'s last axis.
+
+    Examples
+    --------
+    >>> from rsnet import nd, sym
+    >>> sym.random.multinomial(sym.Variable("p")).eval(p=nd.array([[0, 1], [1, 0]]))[0].asnumpy()
+    array([1, 0], dtype=int32)
+    """
     params = {"get_prob": get_prob, "dtype": dtype} | ({"shape": shape} if shape else {})
     return function("_sample_multinomial")(data, **params, **kwargs)
 
 
 def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
-    """The rows in random order."""
+    """The rows in random order.
+
+    Examples
+    --------
+    >>> from rsnet import nd, sym
+    >>> sym.random.shuffle(sym.Variable("x")).eval(x=nd.array([1, 1]))[0].asnumpy()
+    array([1., 1.], dtype=float32)
+    """
     return function("_shuffle")(data, **kwargs)
 
 
 def _named(name: str) -> Any:
     for candidate in (f"_random_{name}", f"_sample_{name}", f"random_{name}"):
-        if _core.registry_version(candidate) is not None:
+        if registry.version(candidate) is not None:
             return function(candidate)
-    raise AttributeError(f"rsnet.symbol.random has no '{name}'")
+    raise AttributeError(f"module 'rsnet.symbol.random' has no attribute '{name}'")
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ def create(
     for key in attrs if op == "Custom" else (*attrs, *params):
         if key.strip("_").endswith(("_lr_mult", "_wd_mult")):
             raise ValueError(
-                f"Attribute '{key}' of operator {op}: set multipliers on the variable, "
+                f"{op}: invalid attribute '{key}': expected multipliers on the variable, "
                 "Variable(name, lr_mult=..., wd_mult=...)"
             )
     handle = _core.SymbolHandle.create(
@@ -79,7 +79,7 @@ def function(name: str) -> Callable[..., Symbol]:
     AttributeError
         No operator has that name.
     """
-    version = _core.registry_version(name)
+    version = registry.version(name)
     if version is None:
         raise AttributeError(registry.absent(name, f"operator '{name}' is not registered"))
     known = _functions.get(name)

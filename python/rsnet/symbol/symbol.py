@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, attribute
-from .._mxnet_names import is_missing_operator
+from .._operators import registry
 from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
 from ..util import is_np_shape
 from .bind import Binding
-from .infer import Inference
+from .infer import InferenceMethods
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 
 
-class Symbol(Inference, Binding):
+class Symbol(InferenceMethods, Binding):
     """One or several outputs of a graph, made by `Variable` and the functions of `rsnet.sym`.
 
     Examples
@@ -224,7 +224,7 @@ class Symbol(Inference, Binding):
 
     def get_backend_symbol(self, backend: str) -> Symbol:
         """Raises: there are no backends."""
-        raise MXNetError(f"invalid backend {shown(backend)}: rsnet has no backends of subgraphs")
+        raise MXNetError(f"invalid backend {shown(backend)}: expected none, as rsnet has none")
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The symbol as JSON in MXNet's current format. `remove_amp_cast` leaves out the casts of
@@ -298,7 +298,7 @@ class Symbol(Inference, Binding):
 
 
 # Errors of calls name the class that users know.
-for _base in (Inference, Binding):
+for _base in (InferenceMethods, Binding):
     for _name, _method in vars(_base).items():
         if inspect.isfunction(_method):
             _method.__qualname__ = f"Symbol.{_name}"
@@ -342,6 +342,13 @@ def Variable(
         The name is not a string.
     ValueError
         A keyword is not of the form `__x__`.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> x = sym.Variable("x", shape=(2, 3), lr_mult=0.5)
+    >>> x.infer_shape()[1], x.attr("__lr_mult__")
+    ([(2, 3)], '0.5')
     """
     if not isinstance(name, str):
         raise TypeError(f"invalid name {name!r}: expected a string")
@@ -384,28 +391,17 @@ def Group(symbols: Any) -> Symbol:
     ------
     TypeError
         The list is empty, or an item is not a symbol.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> sym.Group([sym.Variable("a"), sym.Variable("b")]).list_outputs()
+    ['a', 'b']
     """
     symbols = list(symbols)
     if not symbols or not all(isinstance(s, Symbol) for s in symbols):
         raise TypeError(f"invalid symbols {symbols!r}: expected one Symbol at least, and no others")
     return Symbol(_core.SymbolHandle.group([s._handle for s in symbols]))
-
-
-_UNREGISTERED = re.compile(r"operator (\S+) is not registered")
-
-
-def _with_reasons(text: str) -> str:
-    """The error of a file of unknown operators, with those named that are MXNet's."""
-    missing = set(_UNREGISTERED.findall(text))
-
-    def reason(found: re.Match[str]) -> str:
-        known = is_missing_operator(found[1])
-        return f"MXNet's `{found[1]}` is not in rsnet yet" if known else found[0]
-
-    lines = text.splitlines()
-    if missing and all(map(is_missing_operator, missing)):
-        lines[-1] = "With allow_unknown=True the file loads without them."
-    return _UNREGISTERED.sub(reason, "\n".join(lines))
 
 
 def load_json(json_str: str, allow_unknown: bool = False) -> Any:
@@ -440,12 +436,13 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
         try:
             symbols = json.loads(json_str)
         except (ValueError, RecursionError) as error:
-            raise MXNetError(f"the symbol file is not valid JSON: {error}") from None
+            raise MXNetError(f"invalid symbol file: expected JSON: {error}") from None
         return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
+    registry.define_named(json_str)
     try:
         loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
     except NotImplementedError as error:
-        raise type(error)(_with_reasons(str(error))) from None
+        raise type(error)(registry.with_reasons(str(error))) from None
     handle, version, upgraded, newer = loaded
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
     if upgraded or newer:
@@ -467,6 +464,17 @@ def load(fname: str, allow_unknown: bool = False) -> Any:
     """A symbol from a file that `Symbol.save` wrote; a list of symbols if the file holds a list.
 
     `allow_unknown` is that of `load_json`.
+
+    Examples
+    --------
+    >>> from rsnet import sym
+    >>> import os, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = os.path.join(folder.name, "net.json")
+    >>> sym.relu(sym.Variable("x"), name="y").save(file)
+    >>> sym.load(file).list_outputs()
+    ['y_output']
+    >>> folder.cleanup()
     """
     if not isinstance(fname, str):
         raise TypeError(f"invalid fname {shown(fname)}: expected a string")

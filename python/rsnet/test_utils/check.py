@@ -19,10 +19,14 @@ from .data import random_uniform_arrays
 def _named(given: Any, names: list[str], what: str) -> dict[str, Any]:
     if isinstance(given, dict):
         if set(given) != set(names):
-            raise ValueError(f"{what} has the names {sorted(given)}, the symbol {sorted(names)}")
+            raise ValueError(
+                f"invalid names {sorted(given)} of {what}: expected {sorted(names)}, the symbol's"
+            )
         return {n: given[n] for n in names}
     if len(given) != len(names):
-        raise ValueError(f"{what} has {len(given)} values for the names {names}")
+        raise ValueError(
+            f"invalid number of values {len(given)} of {what}: expected {len(names)}, for {names}"
+        )
     return dict(zip(names, given, strict=True))
 
 

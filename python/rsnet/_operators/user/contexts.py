@@ -8,7 +8,8 @@ from typing import Any
 from ... import ndarray as nd
 from ...base import MXNetError, MXTypeError
 from ..checks import invalid, is_integer, unknown
-from ..operands import OpReq, assign
+from ..operands import assign
+from ..requests import OpReq
 from .conf import Conf
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from ... import _core
 from ...parameter import schema_field
-from ...sbp import CheckedInference
 from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
 from .arguments import Arg, parse_args
@@ -48,7 +47,7 @@ class UserOpDefinition:
         self.variable = [a for a in self.inputs if not a.fixed]
         self._has_fixed_outputs = all(a.fixed for a in self.outputs)
         self.check: Callable[[Any], Any] | None = None
-        self.inference: Inference | CheckedInference
+        self.inference: Inference
         self.sbp: Any = None
         self.doc = ""
         self.docs: Mapping[str, str] = {}

@@ -8,7 +8,7 @@ types alone, which are not known if the function reads shapes and there is no ``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,8 +23,27 @@ def _filled(types: Sequence[Any]) -> list[Any]:
     return [t or first for t in types]
 
 
-class Inference:
-    """The inference of one operator."""
+Types = tuple[list[Any], list[Any]]
+Found = tuple[list[Any], list[Any], list[Any]]
+
+
+class Inference(Protocol):
+    """What shapes and element types the outputs of an operator have: the core's three questions."""
+
+    def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
+        """Input types, output shapes and output types, where all is known but some input types."""
+
+    def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
+        """Output shapes from known input shapes; all types are taken to be float32."""
+
+    def types(self, conf: Conf, ins: list[Any]) -> Types | None:
+        """Input and output types, by name, from input types of which some may be unknown; ``None``
+        if shapes would have to be known.
+        """
+
+
+class InferenceByFunctions:
+    """The inference of an operator by the functions of its author."""
 
     def __init__(
         self, name: str, infer: Callable[[Any], Any], infer_dtype: Callable[[Any], Any] | None
@@ -36,12 +55,7 @@ class Inference:
         self.infer(context)
         return context
 
-    # The core's three questions ----------------------------------------------------------------
-
-    def both(
-        self, conf: Conf, shapes: Sequence[Any], names: list[Any]
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Input types, output shapes and output types, where all is known but some input types."""
+    def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
         names = _filled(names)
         types = [TYPES[t] for t in names]
         context = self._run(conf, shapes, types)
@@ -53,14 +67,9 @@ class Inference:
         return names, self._shapes(context), self._types(kinds)
 
     def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
-        """Output shapes from known input shapes; all types are taken to be float32."""
         return self._shapes(self._run(conf, ins, [np.float32] * len(ins)))
 
-    def types(self, conf: Conf, ins: list[Any]) -> tuple[list[Any], list[Any]] | None:
-        """Input and output types, by name, from input types of which some may be unknown.
-
-        ``None`` if there is no ``infer_dtype`` and ``infer`` reads shapes.
-        """
+    def types(self, conf: Conf, ins: list[Any]) -> Types | None:
         names = _filled(ins)
         types = [TYPES[t] for t in names]
         if self.infer_dtype is not None:

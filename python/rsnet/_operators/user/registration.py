@@ -23,7 +23,7 @@ from .attr import Attr
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
-from .inference import Inference
+from .inference import InferenceByFunctions
 
 #: Keywords of every call, and the parameters that count arrays.
 RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts")
@@ -111,7 +111,7 @@ def define(
         raise fail(name, "an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
-    d.inference = Inference(name, infer, infer_dtype)
+    d.inference = InferenceByFunctions(name, infer, infer_dtype)
     if sbp is not None:
         d.inference = CheckedInference(d, sbp, d.inference)
     d.registered = _registered or name

@@ -198,7 +198,9 @@ def convert_symbol(
     known = {node["name"] for node in json.loads(sym.tojson(remove_amp_cast=False))["nodes"]}
     strangers = sorted(rules.excluded - known)
     if strangers:
-        raise ValueError(f"invalid excluded_sym_names: the symbol has no node '{strangers[0]}'")
+        raise ValueError(
+            f"invalid excluded_sym_names '{strangers[0]}': expected names of the symbol's nodes"
+        )
     converted = _converted(sym, rules)
     if cast_optional_params:
         names = _only_half(converted) - set(["data"] if data_names is None else data_names)
@@ -289,8 +291,8 @@ def convert_hybrid_block(
 
     if not block._cached_graph:
         raise RuntimeError(
-            f"{type(block).__name__} '{block.name}' has no graph yet: call hybridize, and then the "
-            "block"
+            f"invalid block {type(block).__name__} '{block.name}' without a graph: expected one "
+            "that was hybridized, and called after that"
         )
     inputs, symbol = block._cached_graph
     params = {name: p for name, p in block.collect_params().items() if p._data is not None}

@@ -77,7 +77,10 @@ def init_trainer(optimizer_or_trainer: Trainer) -> None:
     """
     trainer = _checked(optimizer_or_trainer)
     if trainer._update_on_kvstore or trainer._update_on_kvstore_param:
-        raise ValueError("amp needs a Trainer that is made with update_on_kvstore=False")
+        raise ValueError(
+            "amp.init_trainer: invalid Trainer, which updates the parameters in its key-value "
+            "store: expected one made with update_on_kvstore=False"
+        )
     trainer._update_on_kvstore_param = False
     trainer._loss_scaler = LossScaler()
     trainer._unscaled = trainer._scale

@@ -122,7 +122,7 @@ def _vectors_of(path: str, delim: str, encoding: str) -> dict[str, Any]:
             try:
                 vector = np.array([float(element) for element in elements], dtype="float32")
             except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from None
+                raise ValueError(f"{path}, line {number}: expected numbers: {error}") from None
             if not elements:
                 raise ValueError(f"{path}, line {number}: expected a token and its vector")
             if token in vectors:
@@ -197,7 +197,9 @@ class _Pretrained(_TokenEmbedding):
         folder = os.path.join(os.path.expanduser(embedding_root), kind)
         path = os.path.join(folder, pretrained_file_name)
         if not os.path.isfile(path):
-            raise FileNotFoundError(f"no vectors at {path}: put {pretrained_file_name!r} there")
+            raise FileNotFoundError(
+                f"there is no file '{path}': expected the vectors {pretrained_file_name!r} there"
+            )
         super().__init__(**kwargs)
         self._read(path, " ", init_unknown_vec, "utf8", vocabulary)
 

@@ -264,8 +264,8 @@ class Workers:
             who = next((w for w in self._workers if key in w.asked), None)
             pid = "" if who is None else f" (process {who.process.pid})"
             raise multiprocessing.TimeoutError(
-                f"DataLoader: a worker{pid} did not return a batch within {timeout} seconds; the "
-                "data set may be slow (give a larger timeout) or blocked"
+                f"DataLoader: expected a batch within {timeout} seconds, but a worker{pid} did not "
+                "return one; the data set may be slow (give a larger timeout) or blocked"
             )
         read = [pipes[pipe] for pipe in ready if pipe in pipes]
         for worker in read:
@@ -295,7 +295,8 @@ class Workers:
         busy = f" while it loaded batch {next(iter(worker.asked))[1]}" if worker.asked else ""
         self.close()
         raise RuntimeError(
-            f"DataLoader: worker {self._workers.index(worker)} (process {pid}) died with {why}{busy}"
+            f"DataLoader: expected a batch, but worker {self._workers.index(worker)} (process "
+            f"{pid}) died with {why}{busy}"
         )
 
     @property

@@ -33,8 +33,8 @@ def stacked(samples: Sequence[Any]) -> np.ndarray:
     for i, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise ValueError(
-                f"cannot make a batch: sample 0 has shape {arrays[0].shape}, sample {i} of the "
-                f"batch {array.shape}; pad or crop them, or give a batchify_fn"
+                f"invalid shape {array.shape} of sample {i} of the batch: expected "
+                f"{arrays[0].shape}, as of sample 0; pad or crop them, or give a batchify_fn"
             )
     return np.stack(arrays)
 
@@ -116,7 +116,7 @@ class Group:
     def __call__(self, data: Sequence[Any]) -> tuple[Any, ...]:
         if len(data[0]) != len(self._fn):
             raise AssertionError(
-                f"The number of attributes in each data sample should contain {len(self._fn)} "
-                f"elements, got {len(data[0])}"
+                f"Group: invalid sample of {len(data[0])} attributes: expected {len(self._fn)}, "
+                "one for each function"
             )
         return tuple(fn([sample[i] for sample in data]) for i, fn in enumerate(self._fn))

@@ -100,7 +100,9 @@ class DataLoader:
         auto_reload: bool = False,
     ) -> None:
         if timeout <= 0:
-            raise AssertionError(f"timeout must be positive, got {timeout}")
+            raise AssertionError(
+                f"invalid timeout {timeout}: expected a positive number of seconds"
+            )
         self._dataset = dataset
         self._timeout = timeout
         self._thread_pool = thread_pool
@@ -149,8 +151,9 @@ class DataLoader:
                     if ahead[0].done():
                         raise  # the data set's own
                     raise TimeoutError(
-                        f"DataLoader: a thread did not return a batch within {self._timeout} "
-                        "seconds; the data set may be slow (give a larger timeout) or blocked"
+                        f"DataLoader: expected a batch within {self._timeout} seconds, but a "
+                        "thread did not return one; the data set may be slow (give a larger "
+                        "timeout) or blocked"
                     ) from None
                 ahead.popleft()
                 ahead.extend(threads.submit(self._load, b) for b in itertools.islice(batches, 1))

@@ -24,10 +24,10 @@ class Dataset:
     """
 
     def __getitem__(self, idx: int) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} defines no __getitem__")
+        raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
 
     def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} defines no __len__")
+        raise NotImplementedError(f"{type(self).__name__} does not define __len__")
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -48,7 +48,8 @@ class Dataset:
         """
         if not 0 <= index < num_shards:
             raise AssertionError(
-                f"shard: invalid index {index}: expected 0 to {num_shards - 1} for {num_shards} shards"
+                f"shard: invalid index {index}: expected 0 to {num_shards - 1} for {num_shards} "
+                "shards"
             )
         from .sampler import SequentialSampler
 
@@ -201,7 +202,9 @@ class RecordFileDataset(Dataset):
 
         for path in (self.filename, self.idx_file):
             if not os.path.exists(path):
-                raise MXFileNotFoundError(f"RecordFileDataset: there is no file '{path}'")
+                raise MXFileNotFoundError(
+                    f"RecordFileDataset: invalid file '{path}': expected one that exists"
+                )
         return MXIndexedRecordIO(self.idx_file, self.filename, "r")
 
     def __getitem__(self, idx: int) -> Any:

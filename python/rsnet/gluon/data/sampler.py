@@ -14,10 +14,10 @@ class Sampler:
     """Base of samplers; a subclass defines ``__iter__()`` and ``__len__()``."""
 
     def __len__(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} defines no __len__")
+        raise NotImplementedError(f"{type(self).__name__} does not define __len__")
 
     def __iter__(self) -> Iterator[Any]:
-        raise NotImplementedError(f"{type(self).__name__} defines no __iter__")
+        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
 
 class SequentialSampler(Sampler):

@@ -28,8 +28,8 @@ def get_model_file(name: str, root: str = DEFAULT_ROOT) -> str:
     found = sorted(f for f in _files(root) if pattern.fullmatch(f))
     if not found:
         raise FileNotFoundError(
-            f"there are no weights of '{name}' in '{root}': put '{name}.params' there, or give "
-            "another root (rsnet fetches nothing from a network)"
+            f"invalid root '{root}' for weights of '{name}': expected '{name}.params' in it (rsnet "
+            "fetches nothing from a network)"
         )
     return os.path.join(root, found[-1])
 

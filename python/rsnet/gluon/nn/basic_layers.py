@@ -298,8 +298,8 @@ def _function(function: Any, owner: str, *modules: Any) -> list[Any]:
         for module in modules:
             if not hasattr(module, function):
                 raise AssertionError(
-                    f"{owner}: Function name {function} is not found in "
-                    f"{module.__name__.rpartition('.')[2]}."
+                    f"{owner}: invalid function {function!r}: expected the name of one in "
+                    f"{module.__name__.rpartition('.')[2]}"
                 )
         return [getattr(module, function) for module in modules]
     if callable(function):

@@ -57,7 +57,10 @@ class _Pooling(HybridBlock):
             self._axes, self._global, self._pool_type = len(pool_size), global_pool, pool_type
             self._set(pool_size, strides, padding, ceil_mode, layout, count_include_pad)
         elif more != (None, 0, False, False, "max", None, None):
-            raise TypeError(f"{type(self).__name__}: got an argument of windows, but no pool_size")
+            raise TypeError(
+                f"{type(self).__name__}: invalid pool_size None: expected extents, as another "
+                "argument of windows is given"
+            )
 
     def _set(
         self,

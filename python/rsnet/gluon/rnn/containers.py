@@ -47,7 +47,8 @@ class _Stack(_Composite):
         for cell in self._cells():
             if isinstance(cell, BidirectionalCell):
                 raise AssertionError(
-                    f"{type(self).__name__}: a BidirectionalCell has no single steps"
+                    f"{type(self).__name__}: invalid cell, a BidirectionalCell, which has no "
+                    "single steps: expected a call of unroll"
                 )
             count = len(cell.state_info())
             inputs, new = cell(inputs, states[at : at + count])
@@ -149,7 +150,9 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
         self._output_prefix = output_prefix
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a bidirectional cell makes no single steps: call unroll")
+        raise NotImplementedError(
+            "a BidirectionalCell makes no single steps: expected a call of unroll"
+        )
 
     def unroll(
         self,

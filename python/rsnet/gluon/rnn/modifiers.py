@@ -134,7 +134,8 @@ class ZoneoutCell(ModifierCell):
     ) -> None:
         if isinstance(base_cell, BidirectionalCell):
             raise AssertionError(
-                "ZoneoutCell: a BidirectionalCell cannot be stepped: modify the cells inside of it"
+                "ZoneoutCell: invalid base_cell, a BidirectionalCell, which has no single steps: "
+                "expected another (modify the cells inside of it)"
             )
         super().__init__(base_cell)
         self.zoneout_outputs = zoneout_outputs

@@ -118,7 +118,7 @@ class RecurrentCell(Block):
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """Shape and layout of each state."""
-        raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no state_info")
+        raise NotImplementedError(f"{type(self).__name__} '{self.name}' does not define state_info")
 
     def begin_state(self, batch_size: int = 0, func: Any = nd.zeros, **kwargs: Any) -> list[Any]:
         """The states before the first step.
@@ -147,7 +147,8 @@ class RecurrentCell(Block):
     def _check_unmodified(self) -> None:
         if self._modified:
             raise AssertionError(
-                f"cell '{self.name}' has a modifier, such as ZoneoutCell: call the modifier"
+                f"invalid call of cell '{self.name}', which has a modifier, such as ZoneoutCell: "
+                "expected a call of the modifier"
             )
 
     def unroll(
@@ -232,7 +233,9 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
         return f"t{self._counter}_"
 
     def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no hybrid_forward")
+        raise NotImplementedError(
+            f"{type(self).__name__} '{self.name}' does not define hybrid_forward"
+        )
 
 
 def activated(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:

@@ -132,8 +132,8 @@ class _Layer(HybridBlock):
             outputs, following = super().__call__(inputs, states, sequence_length)
         elif sequence_length is not None:
             raise ValueError(
-                f"{type(self).__name__} '{self.name}': sequence_length needs a layer made with "
-                "use_sequence_length=True"
+                f"{type(self).__name__} '{self.name}': invalid sequence_length: expected None, as "
+                "the layer was made without use_sequence_length=True"
             )
         else:
             outputs, following = super().__call__(inputs, states)

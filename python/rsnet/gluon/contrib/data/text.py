@@ -80,8 +80,8 @@ class WikiText2(Dataset):
         """The words of a file with the ends of lines; counts the former."""
         if not os.path.exists(path):
             raise FileNotFoundError(
-                f"{type(self).__name__}: there is no file '{path}'; put it there (rsnet fetches "
-                "nothing from a network), or give another root"
+                f"{type(self).__name__}: there is no file '{path}': expected it there, as rsnet "
+                "fetches nothing from a network, or another root"
             )
         with open(path, encoding="utf-8") as file:
             lines = [line.split() for line in file]

@@ -8,6 +8,7 @@ from typing import Any
 
 from .... import initializer as init
 from .... import metric as metrics_module
+from ....base import shown
 from ....context import cpu
 from ...data import DataLoader
 from ...loss import Loss
@@ -242,9 +243,8 @@ class Estimator:
     def _check_loader(data: Any) -> None:
         if not isinstance(data, DataLoader):
             raise ValueError(
-                "Estimator only support input as Gluon DataLoader. Alternatively, you can "
-                "transform your DataIter or any NDArray into Gluon DataLoader. Refer to "
-                "gluon.data.dataloader"
+                f"Estimator: invalid data {shown(data)}: expected a gluon.data.DataLoader, which "
+                "can be made of arrays and of a DataIter"
             )
 
     def _with_defaults(self, val_data: Any, handlers: list[EventHandler]) -> list[EventHandler]:

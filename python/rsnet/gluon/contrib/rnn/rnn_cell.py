@@ -30,8 +30,8 @@ class VariationalDropoutCell(ModifierCell):
     ) -> None:
         if drop_states and isinstance(base_cell, BidirectionalCell):
             raise AssertionError(
-                "VariationalDropoutCell: a BidirectionalCell has no single state to drop: modify "
-                "the cells inside of it"
+                "VariationalDropoutCell: invalid base_cell, a BidirectionalCell, which has no "
+                "single state to drop: expected another (modify the cells inside of it)"
             )
         super().__init__(base_cell)
         self.drop_inputs = drop_inputs

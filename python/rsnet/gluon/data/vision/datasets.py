@@ -54,9 +54,8 @@ class _LocalDataset(Dataset):
             if os.path.exists(path):
                 return path
         raise FileNotFoundError(
-            f"{type(self).__name__}: there is no file {' or '.join(map(repr, names))} in "
-            f"'{self._root}'; put it there (rsnet fetches nothing from a network), or give another "
-            "root"
+            f"{type(self).__name__}: invalid root '{self._root}': expected the file "
+            f"{' or '.join(map(repr, names))} in it (rsnet fetches nothing from a network)"
         )
 
     def __getitem__(self, idx: int) -> Any:
@@ -168,7 +167,9 @@ class CIFAR10(_LocalDataset):
                 file_in = archive.extractfile(member)
                 if os.path.basename(member.name) == name and file_in is not None:
                     return file_in.read()
-        raise ValueError(f"{type(self).__name__}: '{path}' has no file '{name}'")
+        raise ValueError(
+            f"{type(self).__name__}: invalid archive '{path}': expected a file '{name}' in it"
+        )
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
         width = 3072 + self._label_bytes
@@ -278,7 +279,9 @@ class ImageFolderDataset(Dataset):
         self._flag = flag
         self._transform = transform
         if not os.path.isdir(self._root):
-            raise FileNotFoundError(f"ImageFolderDataset: there is no folder '{self._root}'")
+            raise FileNotFoundError(
+                f"ImageFolderDataset: invalid root '{self._root}': expected a folder that exists"
+            )
         self.synsets: list[str] = []
         self.items: list[tuple[str, int]] = []
         for name in sorted(os.listdir(self._root)):

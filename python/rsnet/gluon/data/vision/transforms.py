@@ -185,7 +185,8 @@ class Rotate(Block):
 def _rotated(x: Any, degrees: float, zoom_in: bool, zoom_out: bool) -> Any:
     if np.dtype(x.dtype) != np.float32:
         raise TypeError(
-            "This transformation only supports float32. Consider calling it after ToTensor"
+            f"invalid dtype {np.dtype(x.dtype).name} of the image: expected float32, as after "
+            "ToTensor"
         )
     from .... import image
 
@@ -219,8 +220,7 @@ class RandomRotation(Block):
             )
         if not 0 <= rotate_with_proba <= 1:
             raise ValueError(
-                f"Probability of rotating the image should be between 0 and 1, got "
-                f"{rotate_with_proba}"
+                f"invalid rotate_with_proba {rotate_with_proba}: expected a probability from 0 to 1"
             )
         self._limits = (lower, upper)
         self._zoom = (zoom_in, zoom_out)

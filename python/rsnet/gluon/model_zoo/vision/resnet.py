@@ -232,7 +232,10 @@ class ResNetV1(_ResNet):
     ) -> None:
         super().__init__(**kwargs)
         if len(layers) != len(channels) - 1:
-            raise AssertionError(f"ResNetV1: {len(layers)} stages and {len(channels)} channels")
+            raise AssertionError(
+                f"ResNetV1: invalid number of channels {len(channels)}: expected "
+                f"{len(layers) + 1}, one more than stages"
+            )
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             self._first(channels[0], thumbnail)
@@ -255,7 +258,10 @@ class ResNetV2(_ResNet):
     ) -> None:
         super().__init__(**kwargs)
         if len(layers) != len(channels) - 1:
-            raise AssertionError(f"ResNetV2: {len(layers)} stages and {len(channels)} channels")
+            raise AssertionError(
+                f"ResNetV2: invalid number of channels {len(channels)}: expected "
+                f"{len(layers) + 1}, one more than stages"
+            )
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             self.features.add(nn.BatchNorm(scale=False, center=False))

@@ -52,7 +52,10 @@ class VGG(Network):
     ) -> None:
         super().__init__(**kwargs)
         if len(layers) != len(filters):
-            raise AssertionError(f"VGG: {len(layers)} layers and {len(filters)} filters")
+            raise AssertionError(
+                f"VGG: invalid number of filters {len(filters)}: expected {len(layers)}, as of "
+                "layers"
+            )
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             for count, channels in zip(layers, filters):
