@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -163,10 +164,6 @@ class FeedForward:
     ) -> None:
         """Trains; `X` and `eval_data` are iterators, or arrays (`eval_data` a pair of them)."""
         data = self._iterator(X, y, is_train=True)
-        if self.epoch_size is not None:
-            from ..io import ResizeIter
-
-            data = ResizeIter(data, self.epoch_size)
         if isinstance(eval_data, (tuple, list)):
             x, y = eval_data
             # In any order, as in MXNet, so that the same seed shuffles the training data alike.
@@ -176,7 +173,8 @@ class FeedForward:
 
         # Iterators are reset when MXNet does it: a shuffled one then draws the same orders.
         def keep(epoch: int, symbol: Any, arg: Any, aux: Any) -> None:
-            data.reset()
+            if self.epoch_size is None:
+                data.reset()
             self.arg_params, self.aux_params = dict(arg), dict(aux)
             call_all(epoch_end_callback, epoch, symbol, arg, aux)
 
@@ -190,7 +188,7 @@ class FeedForward:
         module.logger.info("Start training with %s", as_list(self.ctx or current_context()))
         data.reset()
         module.fit(
-            _Kept(data), eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
+            _Epochs(data, self.epoch_size), eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
             batch_end_callback=count_from_one, kvstore=kvstore, optimizer=self.optimizer,
             optimizer_params=self.kwargs or {"learning_rate": 0.01},
             eval_end_callback=after_evaluation, eval_batch_end_callback=eval_batch_end_callback,
@@ -308,13 +306,31 @@ def _merged(batches: list[list[NDArray]]) -> Any:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-class _Kept(DataIter):
-    """Batches of an iterator that its owner resets."""
+class _Epochs(DataIter):
+    """Epochs of an iterator that its owner resets: all its batches, or always `size` of them.
 
-    def __init__(self, data: Any) -> None:
+    With a size, an epoch goes on where the last one ended, and the iterator begins again where it
+    ends. Batches are asked for by `for`: programs write iterators that define `__iter__` alone.
+    """
+
+    def __init__(self, data: Any, size: int | None) -> None:
         super().__init__(getattr(data, "batch_size", 0))
-        self._data = data
+        self._data, self._size = data, size
         self.provide_data, self.provide_label = data.provide_data, data.provide_label
 
-    def next(self) -> Any:
-        return next(self._data)
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._data) if self._size is None else self._sized(self._size)
+
+    def _sized(self, size: int) -> Iterator[Any]:
+        given, fresh = 0, False
+        while given < size:
+            start = given
+            for batch in self._data:
+                given += 1
+                yield batch
+                if given == size:
+                    return
+            if fresh and given == start:
+                raise ValueError("invalid X: expected an iterator with batches, got none")
+            self._data.reset()
+            fresh = True

@@ -24,8 +24,7 @@ def _asscalar(self: NDArray) -> Any:
     """The value of an array of one element."""
     if self.size != 1:
         raise ValueError("The current array is not a scalar")
-    values = self.asnumpy()
-    return values[0] if values.ndim == 1 else values if values.ndim else values[()]
+    return self.asnumpy().reshape(())[()]
 
 
 def _array(self: NDArray, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
