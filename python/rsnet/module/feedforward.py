@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from .._warnings import warn
 from ..context import current_context
 from ..io import DataIter, NDArrayIter
 from ..ndarray import NDArray
+from ..symbol import Symbol
 from .arguments import as_list, call_all
 from .base_module import DEFAULT_INITIALIZER
+from .bucketing_module import BucketingModule
 from .module import Module
 
 __all__ = ["FeedForward"]
@@ -27,8 +29,10 @@ class FeedForward:
 
     Parameters
     ----------
-    symbol : Symbol
-        Its arguments that end in `data` and `label` are the inputs.
+    symbol : Symbol or callable
+        Its arguments that end in `data` and `label` are the inputs. A function makes the symbol of
+        the bucket whose key it is given; the iterator says which is the largest
+        (`default_bucket_key`), and each batch, which one it belongs to (`bucket_key`).
     ctx : Context or list of Context, optional
     num_epoch : int, optional
         Number of the epoch before which training ends.
@@ -77,7 +81,8 @@ class FeedForward:
         **kwargs: Any,
     ) -> None:
         warn("FeedForward is deprecated. Please use Module instead.", DeprecationWarning)
-        self.symbol = symbol
+        self.sym_gen = None if isinstance(symbol, Symbol) or not callable(symbol) else symbol
+        self.symbol: Any = None if self.sym_gen else symbol
         self.ctx = ctx
         self.num_epoch = num_epoch
         self.epoch_size = epoch_size
@@ -113,13 +118,29 @@ class FeedForward:
         last = "roll_over" if is_train else "pad"
         return NDArrayIter(x, labels, size, shuffle=is_train, last_batch_handle=last)
 
-    def _module(self, data: Any, **options: Any) -> Module:
-        """A module whose inputs are those that the iterator gives and the symbol has."""
-        arguments = self.symbol.list_arguments()
+    @staticmethod
+    def _inputs(symbol: Any, data: Any) -> tuple[list[str], list[str]]:
+        """The names of data and of labels that the iterator gives and the symbol has."""
+        arguments = symbol.list_arguments()
         names = [d[0] for d in data.provide_data]
         labels = [d[0] for d in data.provide_label or [] if d[0] in arguments]
-        labels = labels or [n for n in arguments if n.endswith("label") and n not in names]
-        return Module(self.symbol, names, labels, context=self.ctx, **options)
+        return names, labels or [n for n in arguments if n.endswith("label") and n not in names]
+
+    def _module(self, data: Any, **options: Any) -> Module:
+        return Module(self.symbol, *self._inputs(self.symbol, data), context=self.ctx, **options)
+
+    def _buckets(self, data: Any, sym_gen: Callable[[Any], Any], **options: Any) -> BucketingModule:
+        """The modules of all buckets; `symbol` is now that of the largest one."""
+
+        def generate(key: Any) -> tuple[Any, list[str], list[str]]:
+            symbol = sym_gen(key)
+            names, labels = self._inputs(symbol, data)
+            arguments = symbol.list_arguments()
+            return symbol, [n for n in names if n in arguments], labels
+
+        module = BucketingModule(generate, data.default_bucket_key, context=self.ctx, **options)
+        self.symbol = generate(data.default_bucket_key)[0]
+        return module
 
     def _params(self) -> tuple[Any, Any]:
         if not self.allow_extra_params or self.arg_params is None:
@@ -130,11 +151,13 @@ class FeedForward:
 
     def _bound(self, data: Any) -> Module:
         """The module bound for inference over the parameters."""
+        if self.arg_params is None:
+            raise AssertionError("the model has no parameters: call fit or load first")
+        if self.symbol is None and self.sym_gen is not None:
+            self.symbol = self.sym_gen(data.default_bucket_key)
         module = self._module(data)
         labels = [d for d in data.provide_label or [] if d[0] in module.label_names]
         module.bind(data.provide_data, labels or None, for_training=False)
-        if self.arg_params is None:
-            raise AssertionError("the model has no parameters: call fit or load first")
         known = {*self.symbol.list_arguments(), *self.symbol.list_auxiliary_states()}
         extra = [n for n in (*self.arg_params, *(self.aux_params or {})) if n not in known]
         if extra and not self.allow_extra_params:
@@ -168,7 +191,12 @@ class FeedForward:
             x, y = eval_data
             # In any order, as in MXNet, so that the same seed shuffles the training data alike.
             eval_data = self._iterator(np.array(x) if isinstance(x, list) else x, y, is_train=True)
-        module = self._module(data, logger=logger or logging, work_load_list=work_load_list)
+        options = {"logger": logger or logging, "work_load_list": work_load_list}
+        module: Module | BucketingModule
+        if self.sym_gen is None:
+            module = self._module(data, **options)
+        else:
+            module = self._buckets(data, self.sym_gen, **options)
         arg_params, aux_params = self._params()
 
         # Iterators are reset when MXNet does it: a shuffled one then draws the same orders.
@@ -176,7 +204,7 @@ class FeedForward:
             if self.epoch_size is None:
                 data.reset()
             self.arg_params, self.aux_params = dict(arg), dict(aux)
-            call_all(epoch_end_callback, epoch, symbol, arg, aux)
+            call_all(epoch_end_callback, epoch, self.symbol, arg, aux)
 
         def count_from_one(param: Any) -> None:
             call_all(batch_end_callback, param._replace(nbatch=param.nbatch + 1))
