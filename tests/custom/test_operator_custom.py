@@ -245,6 +245,21 @@ def test_deprecated_operator_objects(base):
     assert exe.grad_dict["x"].asnumpy().tolist() == [[2, 2], [2, 2]]
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")
+def test_registering_a_class_of_operator_objects_leaves_it_as_it_is():
+    with pytest.warns(UserWarning, match=r"register\('t_objects'\): Half is called as an object"):
+
+        @mx.operator.register("t_objects")
+        class Half(mx.operator.NumpyOp):
+            def forward(self, in_data, out_data):
+                out_data[0][:] = in_data[0] / 2
+
+    exe = Half(False)(mx.sym.Variable("x")).simple_bind(mx.cpu(), grad_req="null", x=(2,))
+    assert exe.forward(x=nd.array([2, 4]))[0].asnumpy().tolist() == [1, 2]
+    with pytest.raises(MXNetError, match="unknown op_type 't_objects'"):
+        nd.Custom(nd.ones((1,)), op_type="t_objects")
+
+
 class Waits(mx.operator.CustomOp):
     def __init__(self, mode):
         self.mode = mode

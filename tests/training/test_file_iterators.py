@@ -205,6 +205,25 @@ def test_several_iterators_give_one_batch():
         mx.io.PrefetchingIter(arrays(), rename_data=[{}, {}])
 
 
+def test_iterators_of_programs_are_read_ahead():
+    """They describe arrays by pairs, and may define `__iter__` alone."""
+
+    class Written(mx.io.DataIter):
+        provide_data = [("data", (2, 3))]
+        provide_label = None
+
+        def __iter__(self):
+            for number in range(3):
+                yield mx.io.DataBatch([mx.nd.full((2, 3), number)], [], pad=0)
+
+    ahead = mx.io.PrefetchingIter(Written(), rename_data=[{"data": "x"}])
+    assert ahead.batch_size == 2 and ahead.provide_label == []
+    assert [(d.name, d.shape, d.layout) for d in ahead.provide_data] == [("x", (2, 3), "NCHW")]
+    for _ in range(2):
+        assert [batch.data[0][0, 0].asscalar() for batch in ahead] == [0, 1, 2]
+        ahead.reset()
+
+
 def test_the_next_batch_is_made_while_the_current_one_is_in_use():
     class Slow(mx.io.DataIter):
         provide_data = [mx.io.DataDesc("data", (1,))]

@@ -63,3 +63,21 @@ def test_parameters_without_any_value_are_named():
     before = module.get_params()[0]["fc_weight"].asnumpy()
     module.init_params(initializer=None, force_init=True)
     assert (module.get_params()[0]["fc_weight"].asnumpy() == before).all()
+
+
+class Old(mx.mod.BaseModule):
+    """A module of a program from before `allow_extra`."""
+
+    given = None
+
+    def init_params(self, initializer=None, arg_params=None, aux_params=None,
+                    allow_missing=False, force_init=False):  # fmt: skip
+        self.given = arg_params, force_init
+
+
+def test_modules_may_define_init_params_without_allow_extra():
+    module = Old()
+    module.set_params({"w": 1}, {})
+    assert module.given == ({"w": 1}, True)
+    with pytest.raises(TypeError, match="allow_extra"):
+        module.set_params({"w": 1}, {}, allow_extra=True)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .. import _core
+from .._warnings import warn
 from ..base import MXValueError
 from . import registry
 from .checks import TYPES, check_exec_type, free_name, invalid, warn_of_replacing
 from .custom_op import CustomOpProp
 from .definition import ANY_INPUTS, Definition, named_inputs
+from .legacy import PythonOp
 from .property import OperatorProperty
 from .property_node import Node, checked_operator, node_definitions
 
@@ -23,7 +25,8 @@ def register(reg_name: str) -> Callable[[C], C]:
     A subclass of :class:`OperatorProperty` becomes ``nd.<name>`` and ``sym.<name>``; a subclass of
     :class:`CustomOpProp` is called by ``nd.Custom`` and ``sym.Custom`` with ``op_type="<name>"``.
     Registering a name again warns and replaces; graphs that are bound keep the old class. Replacing
-    a built-in operator is an error.
+    a built-in operator is an error. Classes of :class:`NumpyOp` and :class:`NDArrayOp` have no
+    names: they are left as they are, with a warning.
     """
     name = reg_name
     if not isinstance(name, str) or not name:
@@ -36,6 +39,8 @@ def register(reg_name: str) -> Callable[[C], C]:
             registry.custom_props[name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
             _register_property(free_name("register", name), cls)
+        elif isinstance(cls, type) and issubclass(cls, PythonOp):
+            warn(f"register('{name}'): {cls.__name__} is called as an object, not by a name")
         else:
             classes = "a subclass of OperatorProperty or CustomOpProp"
             raise invalid(f"register('{name}')", "class", cls, classes, TypeError)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -48,16 +48,17 @@ class PrefetchingIter(BatchesOfOthers):
         for what, names in (("rename_data", rename_data), ("rename_label", rename_label)):
             if names is not None and len(names) != len(self.iters):
                 raise ValueError(f"{what} has {len(names)} dicts, expected {len(self.iters)}")
-        super().__init__(self.iters[0].provide_data[0].shape[0])
+        super().__init__(_described(self.iters[0].provide_data[0]).shape[0])
         self.rename_data, self.rename_label = rename_data, rename_label
         self.n_iter = len(self.iters)
         self._threads: ThreadPoolExecutor | None = None
         self._upcoming: list[Future[DataBatch | None]] = []
+        self._sources: list[Iterator[DataBatch]] = []  # the passes over `iters` that are under way
 
     def _descs(self, which: str, names: Any) -> list[DataDesc]:
         found = []
         for i, source in enumerate(self.iters):
-            for desc in getattr(source, which):
+            for desc in map(_described, getattr(source, which) or ()):
                 name = desc.name if names is None else names[i].get(desc.name, desc.name)
                 found.append(DataDesc(name, desc.shape, desc.dtype, desc.layout))
         return found
@@ -76,13 +77,15 @@ class PrefetchingIter(BatchesOfOthers):
         """Starts to make the next batch. Threads are made on first use, so a fork has none."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
-        self._upcoming = [self._threads.submit(next, iter(i), None) for i in self.iters]
+        self._sources = self._sources or [iter(source) for source in self.iters]
+        self._upcoming = [self._threads.submit(next, source, None) for source in self._sources]
 
     def reset(self) -> None:
         """Begins again, with the first batch on its way."""
         for future in self._upcoming:
             future.exception()  # the iterator is in use until its thread is done
         self.current_batch = None
+        self._sources = []
         for source in self.iters:
             source.reset()
         self._fetch()
@@ -119,6 +122,11 @@ class PrefetchingIter(BatchesOfOthers):
         )  # fmt: skip
         self._fetch()
         return True
+
+
+def _described(pair: Any) -> DataDesc:
+    """A description of an array, which programs also write as a pair (name, shape)."""
+    return pair if isinstance(pair, DataDesc) else DataDesc(*pair)
 
 
 def _done(value: Any) -> Future[Any]:

@@ -382,9 +382,11 @@ class BaseModule:
         ValueError
             A name that the module does not have, unless `allow_extra`.
         """
+        # Modules of programs from before 0.12 define init_params without allow_extra.
+        more = {"allow_extra": True} if allow_extra else {}
         self.init_params(
             initializer=None, arg_params=arg_params, aux_params=aux_params,
-            allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra,
+            allow_missing=allow_missing, force_init=force_init, **more,
         )  # fmt: skip
 
     def save_params(self, fname: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from .._warnings import warn
 from ..context import current_context
 from ..io import DataIter, NDArrayIter
 from ..ndarray import NDArray
+from ..symbol import Symbol
 from .arguments import as_list, call_all
 from .base_module import DEFAULT_INITIALIZER
+from .bucketing_module import BucketingModule
 from .module import Module
 
 __all__ = ["FeedForward"]
@@ -26,8 +29,10 @@ class FeedForward:
 
     Parameters
     ----------
-    symbol : Symbol
-        Its arguments that end in `data` and `label` are the inputs.
+    symbol : Symbol or callable
+        Its arguments that end in `data` and `label` are the inputs. A function makes the symbol of
+        the bucket whose key it is given; the iterator says which is the largest
+        (`default_bucket_key`), and each batch, which one it belongs to (`bucket_key`).
     ctx : Context or list of Context, optional
     num_epoch : int, optional
         Number of the epoch before which training ends.
@@ -76,7 +81,8 @@ class FeedForward:
         **kwargs: Any,
     ) -> None:
         warn("FeedForward is deprecated. Please use Module instead.", DeprecationWarning)
-        self.symbol = symbol
+        self.sym_gen = None if isinstance(symbol, Symbol) or not callable(symbol) else symbol
+        self.symbol: Any = None if self.sym_gen else symbol
         self.ctx = ctx
         self.num_epoch = num_epoch
         self.epoch_size = epoch_size
@@ -112,13 +118,29 @@ class FeedForward:
         last = "roll_over" if is_train else "pad"
         return NDArrayIter(x, labels, size, shuffle=is_train, last_batch_handle=last)
 
-    def _module(self, data: Any, **options: Any) -> Module:
-        """A module whose inputs are those that the iterator gives and the symbol has."""
-        arguments = self.symbol.list_arguments()
+    @staticmethod
+    def _inputs(symbol: Any, data: Any) -> tuple[list[str], list[str]]:
+        """The names of data and of labels that the iterator gives and the symbol has."""
+        arguments = symbol.list_arguments()
         names = [d[0] for d in data.provide_data]
         labels = [d[0] for d in data.provide_label or [] if d[0] in arguments]
-        labels = labels or [n for n in arguments if n.endswith("label") and n not in names]
-        return Module(self.symbol, names, labels, context=self.ctx, **options)
+        return names, labels or [n for n in arguments if n.endswith("label") and n not in names]
+
+    def _module(self, data: Any, **options: Any) -> Module:
+        return Module(self.symbol, *self._inputs(self.symbol, data), context=self.ctx, **options)
+
+    def _buckets(self, data: Any, sym_gen: Callable[[Any], Any], **options: Any) -> BucketingModule:
+        """The modules of all buckets; `symbol` is now that of the largest one."""
+
+        def generate(key: Any) -> tuple[Any, list[str], list[str]]:
+            symbol = sym_gen(key)
+            names, labels = self._inputs(symbol, data)
+            arguments = symbol.list_arguments()
+            return symbol, [n for n in names if n in arguments], labels
+
+        module = BucketingModule(generate, data.default_bucket_key, context=self.ctx, **options)
+        self.symbol = generate(data.default_bucket_key)[0]
+        return module
 
     def _params(self) -> tuple[Any, Any]:
         if not self.allow_extra_params or self.arg_params is None:
@@ -129,11 +151,13 @@ class FeedForward:
 
     def _bound(self, data: Any) -> Module:
         """The module bound for inference over the parameters."""
+        if self.arg_params is None:
+            raise AssertionError("the model has no parameters: call fit or load first")
+        if self.symbol is None and self.sym_gen is not None:
+            self.symbol = self.sym_gen(data.default_bucket_key)
         module = self._module(data)
         labels = [d for d in data.provide_label or [] if d[0] in module.label_names]
         module.bind(data.provide_data, labels or None, for_training=False)
-        if self.arg_params is None:
-            raise AssertionError("the model has no parameters: call fit or load first")
         known = {*self.symbol.list_arguments(), *self.symbol.list_auxiliary_states()}
         extra = [n for n in (*self.arg_params, *(self.aux_params or {})) if n not in known]
         if extra and not self.allow_extra_params:
@@ -163,22 +187,24 @@ class FeedForward:
     ) -> None:
         """Trains; `X` and `eval_data` are iterators, or arrays (`eval_data` a pair of them)."""
         data = self._iterator(X, y, is_train=True)
-        if self.epoch_size is not None:
-            from ..io import ResizeIter
-
-            data = ResizeIter(data, self.epoch_size)
         if isinstance(eval_data, (tuple, list)):
             x, y = eval_data
             # In any order, as in MXNet, so that the same seed shuffles the training data alike.
             eval_data = self._iterator(np.array(x) if isinstance(x, list) else x, y, is_train=True)
-        module = self._module(data, logger=logger or logging, work_load_list=work_load_list)
+        options = {"logger": logger or logging, "work_load_list": work_load_list}
+        module: Module | BucketingModule
+        if self.sym_gen is None:
+            module = self._module(data, **options)
+        else:
+            module = self._buckets(data, self.sym_gen, **options)
         arg_params, aux_params = self._params()
 
         # Iterators are reset when MXNet does it: a shuffled one then draws the same orders.
         def keep(epoch: int, symbol: Any, arg: Any, aux: Any) -> None:
-            data.reset()
+            if self.epoch_size is None:
+                data.reset()
             self.arg_params, self.aux_params = dict(arg), dict(aux)
-            call_all(epoch_end_callback, epoch, symbol, arg, aux)
+            call_all(epoch_end_callback, epoch, self.symbol, arg, aux)
 
         def count_from_one(param: Any) -> None:
             call_all(batch_end_callback, param._replace(nbatch=param.nbatch + 1))
@@ -190,7 +216,7 @@ class FeedForward:
         module.logger.info("Start training with %s", as_list(self.ctx or current_context()))
         data.reset()
         module.fit(
-            _Kept(data), eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
+            _Epochs(data, self.epoch_size), eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
             batch_end_callback=count_from_one, kvstore=kvstore, optimizer=self.optimizer,
             optimizer_params=self.kwargs or {"learning_rate": 0.01},
             eval_end_callback=after_evaluation, eval_batch_end_callback=eval_batch_end_callback,
@@ -308,13 +334,31 @@ def _merged(batches: list[list[NDArray]]) -> Any:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-class _Kept(DataIter):
-    """Batches of an iterator that its owner resets."""
+class _Epochs(DataIter):
+    """Epochs of an iterator that its owner resets: all its batches, or always `size` of them.
 
-    def __init__(self, data: Any) -> None:
+    With a size, an epoch goes on where the last one ended, and the iterator begins again where it
+    ends. Batches are asked for by `for`: programs write iterators that define `__iter__` alone.
+    """
+
+    def __init__(self, data: Any, size: int | None) -> None:
         super().__init__(getattr(data, "batch_size", 0))
-        self._data = data
+        self._data, self._size = data, size
         self.provide_data, self.provide_label = data.provide_data, data.provide_label
 
-    def next(self) -> Any:
-        return next(self._data)
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._data) if self._size is None else self._sized(self._size)
+
+    def _sized(self, size: int) -> Iterator[Any]:
+        given, fresh = 0, False
+        while given < size:
+            start = given
+            for batch in self._data:
+                given += 1
+                yield batch
+                if given == size:
+                    return
+            if fresh and given == start:
+                raise ValueError("invalid X: expected an iterator with batches, got none")
+            self._data.reset()
+            fresh = True

@@ -69,7 +69,7 @@ class PythonModule(BaseModule):
                 "PythonModule.update_metric: invalid pre_sliced True: expected False"
             )
         eval_metric.update_dict(
-            dict(zip([d.name for d in self._label_shapes], labels, strict=False)),
+            dict(zip([d[0] for d in self._label_shapes], labels, strict=False)),
             dict(zip(self._output_names, self.get_outputs(), strict=True)),
         )
 

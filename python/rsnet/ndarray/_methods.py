@@ -25,8 +25,7 @@ def _asscalar(self: NDArray) -> Any:
     """The value of an array of one element."""
     if self.size != 1:
         raise ValueError(f"asscalar: invalid array of shape {self.shape}: expected one element")
-    values = self.asnumpy()
-    return values[0] if values.ndim == 1 else values if values.ndim else values[()]
+    return self.asnumpy().reshape(())[()]
 
 
 def _array(self: NDArray, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -107,11 +107,15 @@ class Optimizer:
     aggregate_num : int
         How many parameters of one step an `Updater` hands to `update_many` together; with 0 it
         calls `update_multi_precision` for each.
+    rates_together : int
+        For how many of those `lr_scheduler` is called once; schedules may count their calls.
     """
 
     opt_registry = _REGISTRY
     zero_states = 0
     aggregate_num = 0
+    rates_together = 1
+    _held_rate: float | None = None  # what the schedule said for weights that share a call
 
     def __init__(
         self,
@@ -170,6 +174,8 @@ class Optimizer:
     @property
     def learning_rate(self) -> float:
         """The rate of the next update, before a parameter's multiplier."""
+        if self._held_rate is not None:
+            return self._held_rate
         return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
 
     def set_learning_rate(self, lr: float) -> None:
@@ -227,7 +233,17 @@ class Optimizer:
         return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
 
     def _get_lrs(self, indices: Sequence[int]) -> list[float]:
-        return [self._get_lr(index) for index in indices]
+        if self.lr_scheduler is None:
+            return [self._get_lr(index) for index in indices]
+        rates: list[float] = []
+        for start in range(0, len(indices), self.rates_together):
+            self._held_rate = self.learning_rate
+            try:
+                some = indices[start : start + self.rates_together]
+                rates += [self._get_lr(index) for index in some]
+            finally:
+                self._held_rate = None
+        return rates
 
     def _get_wds(self, indices: Sequence[int]) -> list[float]:
         return [self._get_wd(index) for index in indices]

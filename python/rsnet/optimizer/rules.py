@@ -28,6 +28,7 @@ class SGD(_Momentum):
     """
 
     aggregate_num = 1024
+    rates_together = 4  # weights that MXNet updates by one operator
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
