@@ -1,5 +1,5 @@
 // y = x σ(βx), and its gradient as an operator of its own. By OneFlow's names; docs/plugins.md
-// explains it line by line.
+// shows how it is compiled and used.
 #include "oneflow/core/framework/framework.h"
 
 namespace oneflow {

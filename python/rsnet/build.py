@@ -41,8 +41,10 @@ def build_extension(
 ) -> str:
     """Compiles sources in C, C++ or CUDA into a library for :func:`rsnet.load_library`.
 
-    The compilers are those of the environment variables ``CXX``, ``CC`` and ``NVCC``, else ``g++``
-    (``c++``, ``clang++``), ``cc`` and ``nvcc``, the last also in the folders of ``CUDA_HOME``.
+    The compilers are those of the environment variables ``CXX``, ``CC`` and ``NVCC``, which may
+    begin with another command (``ccache g++``), else ``g++`` (``c++``, ``clang++``), ``cc`` and
+    ``nvcc``, the last also in the folders of ``CUDA_HOME``. A library with sources in CUDA is
+    linked by ``nvcc``, which adds CUDA's runtime.
 
     Parameters
     ----------
@@ -80,6 +82,7 @@ def build_extension(
     """
     if isinstance(sources, (str, os.PathLike)):
         sources = [sources]
+    cflags, ldflags = _flag_list("cflags", cflags), _flag_list("ldflags", ldflags)
     files = [_checked(Path(source)) for source in sources]
     if not files:
         raise MXValueError("build_extension: invalid sources []: expected at least one file")
@@ -91,13 +94,12 @@ def build_extension(
     folder = Path(build_dir) if build_dir is not None else _default_folder()
     folder.mkdir(parents=True, exist_ok=True)
     compilers = {file: _compiler(file) for file in files}
-    linker = [c for f, c in compilers.items() if f.suffix not in _C | _CUDA] or [
-        _find("CXX", ("g++", "c++", "clang++"), "C++") if any(f.suffix in _CUDA for f in files)
-        else compilers[files[0]]
-    ]  # fmt: skip
+    last = max(files, key=_language)
+    linker = compilers[last]
+    runtime = _cuda_runtime(linker) if last.suffix in _CUDA else []
     flags = {file: _flags(file, cflags) for file in files}
-    asked = [[compilers[f], *flags[f], str(f)] for f in files] + [[linker[0], *ldflags]]
-    versions = {c: _version(c) for c in (*compilers.values(), linker[0])}
+    asked = [[*compilers[f], *flags[f], str(f)] for f in files] + [[*linker, *ldflags]]
+    versions = {shlex.join(c): _version(c) for c in compilers.values()}
     manifest = folder / f"{stem}-{_hash(json.dumps([asked, versions]).encode())}.json"
     known = _known(manifest)
     if known is not None:
@@ -107,7 +109,7 @@ def build_extension(
         for i, file in enumerate(files):
             made = Path(scratch) / f"{i}.o"
             wants = made.with_suffix(".d")
-            command = [compilers[file], *flags[file], "-MD", "-MF", str(wants), "-c", str(file),
+            command = [*compilers[file], *flags[file], "-MD", "-MF", str(wants), "-c", str(file),
                        "-o", str(made)]  # fmt: skip
             _run(command, verbose)
             objects.append(str(made))
@@ -116,12 +118,26 @@ def build_extension(
         mark = _hash(json.dumps([asked, versions, contents]).encode())
         library = folder / f"lib{stem}-{mark}.so"
         linked = Path(scratch) / library.name
-        _run([linker[0], "-shared", *objects, "-o", str(linked), *ldflags], verbose)
+        _run([*linker, "-shared", *objects, "-o", str(linked), *runtime, *ldflags], verbose)
         os.replace(linked, library)
         draft = Path(scratch) / "manifest"
         draft.write_text(json.dumps({"library": library.name, "files": contents}))
         os.replace(draft, manifest)
     return str(library)
+
+
+def _flag_list(name: str, flags: Sequence[str]) -> list[str]:
+    """A text would be taken for a list of its letters."""
+    if isinstance(flags, str):
+        raise MXValueError(
+            f"build_extension: invalid {name} {flags!r}: expected a list, {shlex.split(flags)}"
+        )
+    return list(flags)
+
+
+def _language(file: Path) -> int:
+    """C, C++ and CUDA in the order of what their compilers can link: each also what precedes it."""
+    return (file.suffix not in _C) + (file.suffix in _CUDA)
 
 
 def _checked(file: Path) -> Path:
@@ -143,7 +159,7 @@ def _default_folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "rsnet" / "extensions"
 
 
-def _compiler(file: Path) -> str:
+def _compiler(file: Path) -> list[str]:
     if file.suffix in _C:
         return _find("CC", ("cc", "gcc", "clang"), "C")
     if file.suffix in _CPP:
@@ -152,12 +168,19 @@ def _compiler(file: Path) -> str:
     return _find("NVCC", ("nvcc", *(f"{home}/bin/nvcc" for home in homes if home)), "CUDA")
 
 
-def _find(variable: str, names: Sequence[str], language: str) -> str:
-    given = os.environ.get(variable)
-    for candidate in [given] if given else names:
-        found = shutil.which(candidate)
+def _cuda_runtime(nvcc: list[str]) -> list[str]:
+    """Where wheels have CUDA's runtime: nvcc looks in ``lib64`` only."""
+    folder = Path(nvcc[-1]).resolve().parent.parent / "lib"
+    return [f"-L{folder}"] if (folder / "libcudart_static.a").is_file() else []
+
+
+def _find(variable: str, names: Sequence[str], language: str) -> list[str]:
+    given = os.environ.get(variable, "")
+    # The whole may be a path with blanks, or a command with words before the compiler.
+    for candidate in [[given], shlex.split(given)] if given.strip() else [[name] for name in names]:
+        found = shutil.which(candidate[0])
         if found is not None:
-            return found
+            return [found, *candidate[1:]]
     tried = given or ", ".join(names)
     raise MXNetError(
         f"build_extension: expected a compiler for {language}, and found none of: {tried}; the "
@@ -174,8 +197,10 @@ def _flags(file: Path, more: Sequence[str]) -> list[str]:
     return [include, "-std=c++17", "-fPIC", "-O2", *more]
 
 
-def _version(compiler: str) -> str:
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+def _version(compiler: list[str]) -> str:
+    done = subprocess.run(
+        [*compiler, "--version"], capture_output=True, text=True, errors="replace"
+    )
     return done.stdout
 
 
@@ -183,7 +208,8 @@ def _run(command: list[str], verbose: bool) -> None:
     shown = shlex.join(command)
     if verbose:
         print(shown, flush=True)
-    done = subprocess.run(command, capture_output=True, text=True)
+    # What a compiler quotes of a source may be in any encoding.
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         raise CompileError(f"{shown}\n{done.stdout}{done.stderr}")
     if done.stderr and verbose:

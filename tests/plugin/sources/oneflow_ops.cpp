@@ -237,7 +237,7 @@ class RunsKernel final : public user_op::OpKernel {
   void Compute(user_op::KernelComputeContext* ctx, user_op::OpKernelState* state) const override {
     float n = ++static_cast<Runs*>(state)->n;
     user_op::Tensor* tmp = ctx->Tensor4ArgNameAndIndex("tmp_buffer", 0);
-    CHECK_NOTNULL(tmp) << "no temporary space";
+    CHECK(tmp != nullptr) << "no temporary space";
     CHECK_EQ(tmp->shape().elem_cnt(), 1024);
     std::memset(tmp->mut_dptr<char>(), 1, 1024);
     user_op::Tensor* out = ctx->Tensor4ArgNameAndIndex("out", 0);

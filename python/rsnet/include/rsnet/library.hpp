@@ -13,9 +13,12 @@
 
 #include <rsnet/plugin.h>
 
+#include <clocale>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <locale>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -104,9 +107,17 @@ std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::string>
 template <typename T>
 std::enable_if_t<std::is_floating_point_v<T>, std::string> to_text(T value) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   out.precision(std::is_same_v<T, float> ? 9 : 17);
   out << value;
   return out.str();
+}
+// Reads what to_text writes, whatever the locale of the process; false if it is no number.
+inline bool parse_real(const std::string& text, double* value) {
+  static const locale_t classic = newlocale(LC_ALL_MASK, "C", static_cast<locale_t>(nullptr));
+  char* end = nullptr;
+  *value = strtod_l(text.c_str(), &end, classic);
+  return end != text.c_str() && *end == 0;
 }
 inline std::string quoted(const std::string& text) {
   std::string out = "'";

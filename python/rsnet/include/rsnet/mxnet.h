@@ -6,7 +6,8 @@
 //
 // What differs from MXNet: a mistake is an error of rsnet.load_library or of the call. A kernel sees
 // kAddTo only if its operator says so by set_attr<bool>("TAccumulates", true); otherwise rsnet adds.
-// Expressions over tensors are element-wise: there is no mshadow::dot, broadcast or sum.
+// Expressions over tensors have what rsnet/mxnet/expr.hpp has, and run on the calling thread. What
+// sources include from MXNet's own tree ("./operator_common.h", "../mshadow_op.h") is here.
 #ifndef RSNET_MXNET_H
 #define RSNET_MXNET_H
 

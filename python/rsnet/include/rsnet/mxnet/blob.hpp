@@ -42,14 +42,14 @@ class TBlob {
     return static_cast<DType*>(dptr_);
   }
   template <typename xpu, int dim, typename DType>
-  mshadow::Tensor<xpu, dim, DType> get(mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), shape_.get<dim>()};
+  mshadow::Tensor<xpu, dim, DType> get(mshadow::Stream<xpu>* s = nullptr) const {
+    return {dptr<DType>(), shape_.get<dim>(), s};
   }
   template <typename xpu, int dim, typename DType>
   mshadow::Tensor<xpu, dim, DType> get_with_shape(const mshadow::Shape<dim>& shape,
-                                                  mshadow::Stream<xpu>* = nullptr) const {
+                                                  mshadow::Stream<xpu>* s = nullptr) const {
     CHECK_EQ(shape.Size(), Size()) << "(the new shape has another number of elements)";
-    return {dptr<DType>(), shape};
+    return {dptr<DType>(), shape, s};
   }
   // The same elements under another shape.
   TBlob reshape(const TShape& shape) const {
@@ -59,33 +59,33 @@ class TBlob {
     return blob;
   }
   template <typename xpu, typename DType>
-  mshadow::Tensor<xpu, 1, DType> FlatTo1D(mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), mshadow::Shape1(static_cast<index_t>(Size()))};
+  mshadow::Tensor<xpu, 1, DType> FlatTo1D(mshadow::Stream<xpu>* s = nullptr) const {
+    return {dptr<DType>(), mshadow::Shape1(static_cast<index_t>(Size())), s};
   }
   // All axes but the last as one.
   template <typename xpu, typename DType>
-  mshadow::Tensor<xpu, 2, DType> FlatTo2D(mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), shape_.FlatTo2D()};
+  mshadow::Tensor<xpu, 2, DType> FlatTo2D(mshadow::Stream<xpu>* s = nullptr) const {
+    return {dptr<DType>(), shape_.FlatTo2D(), s};
   }
   template <typename xpu, typename DType>
-  mshadow::Tensor<xpu, 3, DType> FlatTo3D(int axis, mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), shape_.FlatTo3D(axis)};
+  mshadow::Tensor<xpu, 3, DType> FlatTo3D(int axis, mshadow::Stream<xpu>* s = nullptr) const {
+    return {dptr<DType>(), shape_.FlatTo3D(axis), s};
   }
   template <typename xpu, typename DType>
   mshadow::Tensor<xpu, 3, DType> FlatTo3D(int axis_begin, int axis_end,
-                                          mshadow::Stream<xpu>* = nullptr) const {
-    return {dptr<DType>(), shape_.FlatTo3D(axis_begin, axis_end)};
+                                          mshadow::Stream<xpu>* s = nullptr) const {
+    return {dptr<DType>(), shape_.FlatTo3D(axis_begin, axis_end), s};
   }
   // As many axes as dim says: the first ones as one, or axes of extent 1 in front.
   template <typename xpu, int dim, typename DType>
-  mshadow::Tensor<xpu, dim, DType> FlatToKD(mshadow::Stream<xpu>* = nullptr) const {
+  mshadow::Tensor<xpu, dim, DType> FlatToKD(mshadow::Stream<xpu>* s = nullptr) const {
     mshadow::Shape<dim> shape;
     for (int i = 0; i < dim; ++i) shape[i] = 1;
     for (int i = ndim() - 1, at = dim - 1; i >= 0; --i) {
       shape[at] *= shape_[i];
       if (at > 0) --at;
     }
-    return {dptr<DType>(), shape};
+    return {dptr<DType>(), shape, s};
   }
 
  private:

@@ -2,7 +2,10 @@
 #ifndef RSNET_MXNET_OP_HPP
 #define RSNET_MXNET_OP_HPP
 
+#include <rsnet/mxnet/functors.hpp>
 #include <rsnet/mxnet/param.hpp>
+
+#include <set>
 
 namespace nnvm {
 
@@ -157,6 +160,11 @@ class Op {
   // The operator of this name, which may be one of rsnet's.
   static const Op* Get(const std::string& name) { return &Entry(name, false); }
   RSNET_LOCAL static Op& Entry(const std::string& name, bool registers);
+  // Names that MXNET_REGISTER_OP_PROPERTY registers: NNVM_REGISTER_OP adds to those.
+  RSNET_LOCAL static std::set<std::string>& Properties() {
+    static std::set<std::string> all;
+    return all;
+  }
   // A group of operators, which has attributes only.
   RSNET_LOCAL static Op& Group(const std::string& name, bool registers = false) {
     static std::map<std::string, std::unique_ptr<Op>> all;
@@ -423,78 +431,10 @@ using ElemwiseGradUseIn = ElemwiseGrad<true, false>;
 using ElemwiseGradUseOut = ElemwiseGrad<false, true>;
 using ElemwiseGradUseInOut = ElemwiseGrad<true, true>;
 
-// ---- Kernels -----------------------------------------------------------------------------------
-
-namespace mxnet_op {
-
-using mshadow::Stream;
-
-template <typename OP, typename xpu>
-struct Kernel;
-
-struct set_zero {
-  template <typename DType>
-  MSHADOW_XINLINE static void Map(index_t i, DType* out) {
-    out[i] = static_cast<DType>(0);
-  }
-};
-struct set_one {
-  template <typename DType>
-  MSHADOW_XINLINE static void Map(index_t i, DType* out) {
-    out[i] = static_cast<DType>(1);
-  }
-};
-
-// Calls OP::Map(i, args...) for every i below N, on the engine's threads where that pays.
-template <typename OP>
-struct Kernel<OP, cpu> {
-  template <typename... Args>
-  static bool Launch(Stream<cpu>* s, size_t N, Args... args) {
-    constexpr int64_t grain = 8192;
-    auto range = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) OP::Map(i, args...);
-    };
-    int64_t n = static_cast<int64_t>(N);
-    if (n <= grain) {
-      range(0, n);
-      return true;
-    }
-    using Range = decltype(range);
-    auto part = [](void* data, int64_t begin, int64_t end) -> rsnet_status {
-      (*static_cast<Range*>(data))(begin, end);
-      return RSNET_OK;
-    };
-    rsnet::check(s->host->parallel_for(s->ctx, n, grain, part, &range));
-    return true;
-  }
-};
-
-#if defined(__CUDACC__)
-template <typename OP, typename... Args>
-__global__ void GenericKernel(int N, Args... args) {
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < N; i += blockDim.x * gridDim.x) {
-    OP::Map(i, args...);
-  }
-}
-template <typename OP>
-struct Kernel<OP, gpu> {
-  template <typename... Args>
-  static bool Launch(Stream<gpu>* s, int N, Args... args) {
-    if (N == 0) return true;
-    int blocks = std::min(65535, (N + 255) / 256);
-    GenericKernel<OP, Args...><<<blocks, 256, 0, static_cast<cudaStream_t>(s->stream)>>>(N, args...);
-    return true;
-  }
-};
-#endif
-
-}  // namespace mxnet_op
-// The tutorials write the namespace so, too.
-namespace MXNet_op = mxnet_op;
-
 }  // namespace op
 }  // namespace mxnet
 
+#include <rsnet/mxnet/kernel.hpp>
 #include <rsnet/mxnet/registry.hpp>
 
 #endif  // RSNET_MXNET_OP_HPP

@@ -83,6 +83,33 @@ inline void LearnTypes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
   }
 }
 
+// Asks rule(&inputs, &outputs), which returns nothing, for dtypes. Many rules begin with
+// CHECK_NE(dtype, -1): one that refuses dtypes of which some are unknown has no answer yet, unless it
+// refuses them in the same words when they are known.
+template <typename Rule>
+void AskForTypes(std::vector<int>* in, std::vector<int>* out, Rule rule) {
+  const std::vector<int> known = *in, known_out = *out;
+  auto refusal = [&]() -> std::optional<rsnet::Failure> {
+    try {
+      rule(in, out);
+      return std::nullopt;
+    } catch (const rsnet::Failure& e) {
+      return e;
+    }
+  };
+  const std::optional<rsnet::Failure> first = refusal();
+  if (!first) return;
+  if (std::find(known.begin(), known.end(), -1) != known.end()) {
+    auto some = std::find_if(known.begin(), known.end(), [](int t) { return t != -1; });
+    *in = known;
+    *out = known_out;
+    std::replace(in->begin(), in->end(), -1, some == known.end() ? mshadow::kFloat32 : *some);
+    const std::optional<rsnet::Failure> second = refusal();
+    if (!second || std::strcmp(second->what(), first->what()) != 0) throw rsnet::Unknown();
+  }
+  throw *first;
+}
+
 // The operands of a call.
 struct Operands {
   std::vector<TBlob> inputs, outputs;

@@ -14,6 +14,14 @@ using Kwargs = std::vector<std::pair<std::string, std::string>>;
 
 namespace parameter {
 
+// A floating-point number, as rsnet writes it: with a point in every locale; too small a one is
+// rounded.
+inline double Real(const std::string& text) {
+  double value = 0;
+  if (rsnet::parse_real(text, &value)) return value;
+  throw rsnet::Failure("invalid number '" + text + "': expected digits with a decimal point");
+}
+
 // Numbers of a list as text.
 template <typename T>
 std::vector<T> Numbers(const std::string& text) {
@@ -25,7 +33,7 @@ std::vector<T> Numbers(const std::string& text) {
   std::vector<T> out;
   std::string word;
   while (in >> word) {
-    out.push_back(static_cast<T>(std::is_floating_point_v<T> ? std::stod(word)
+    out.push_back(static_cast<T>(std::is_floating_point_v<T> ? Real(word)
                                                               : std::stoll(word)));
   }
   return out;
@@ -46,8 +54,8 @@ RSNET_MX_FIELD(int, RSNET_I32, std::stoi(text))
 RSNET_MX_FIELD(unsigned, RSNET_U32, static_cast<unsigned>(std::stoul(text)))
 RSNET_MX_FIELD(long, RSNET_I64, std::stol(text))
 RSNET_MX_FIELD(unsigned long, RSNET_U64, std::stoul(text))
-RSNET_MX_FIELD(float, RSNET_F32, static_cast<float>(std::stod(text)))
-RSNET_MX_FIELD(double, RSNET_F64, std::stod(text))
+RSNET_MX_FIELD(float, RSNET_F32, static_cast<float>(Real(text)))
+RSNET_MX_FIELD(double, RSNET_F64, Real(text))
 RSNET_MX_FIELD(bool, RSNET_BOOL, text == "True" || text == "true" || text == "1")
 RSNET_MX_FIELD(std::string, RSNET_STR, text)
 #undef RSNET_MX_FIELD

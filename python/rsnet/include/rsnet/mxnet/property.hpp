@@ -128,6 +128,7 @@ class PropertyOp {
     return *this;
   }
   PropertyOp& set_return_type(const std::string&) { return *this; }
+  const std::string& name() const { return name_; }
 
   rsnet::Step Step() const {
     auto* self = rsnet::keep(*this);
@@ -165,6 +166,7 @@ class PropertyOp {
   };
 
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
+    TakeOver(nnvm::Op::Entry(name_, false));
     std::vector<rsnet_arg> inputs = rsnet::arg_list(arguments_);
     rsnet::AttrList attrs(fields_);
     std::vector<const char*> aliases;
@@ -225,6 +227,17 @@ class PropertyOp {
     grad.deps = Deps;
     grad.user = this;
     return host->register_grad(registry, &grad);
+  }
+
+  // What NNVM_REGISTER_OP adds to the operator.
+  void TakeOver(const nnvm::Op& more) {
+    aliases_.insert(aliases_.end(), more.aliases.begin(), more.aliases.end());
+    if (!more.description.empty()) doc_ = more.description;
+    for (const auto& [key, value] : more.attrs) {
+      if (key == "registered" || key == "FSetInputVarAttrOnCompose") continue;
+      throw rsnet::Failure("operator '" + name_ + "': its property says what set_attr(\"" + key +
+                           "\") would");
+    }
   }
 
   // ---- Callbacks -------------------------------------------------------------------------------
@@ -304,9 +317,12 @@ class PropertyOp {
     return rsnet::protect(host, ctx, [&] {
       const Made& m = Parsed(host, ctx);
       Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
-      auto [args, states] = Split(in.types, m);
-      std::vector<int> outs = out.types;
-      m.prop->InferType(&args, &outs, &states);
+      auto [args, known_states] = Split(in.types, m);
+      std::vector<int> outs = out.types, states;
+      AskForTypes(&args, &outs, [&, known = known_states](auto* ins, auto* results) {
+        states = known;
+        m.prop->InferType(ins, results, &states);
+      });
       states.resize(m.states.size(), -1);
       args.insert(args.end(), states.begin(), states.end());
       LearnTypes(host, ctx, RSNET_INPUT, args);
@@ -421,7 +437,9 @@ class PropertyOp {
 };
 
 struct PropertyRegistration : rsnet::Registered {
-  PropertyRegistration(const PropertyOp& op) : rsnet::Registered(op.Step()) {}
+  PropertyRegistration(const PropertyOp& op) : rsnet::Registered(op.Step()) {
+    nnvm::Op::Properties().insert(op.name());
+  }
 };
 
 namespace op {
@@ -430,6 +448,13 @@ using ::mxnet::OperatorProperty;
 }  // namespace op
 
 }  // namespace mxnet
+
+// The end of a CreateOperator: Method<cpu>, of which a library has to have the specialisation.
+#define DO_BIND_DISPATCH(Method, ...)                                                 \
+  do {                                                                                \
+    if (ctx.dev_mask() == ::mshadow::cpu::kDevMask) return Method<cpu>(__VA_ARGS__);  \
+    throw ::rsnet::Failure("properties have operators for cpu only", RSNET_UNSUPPORTED); \
+  } while (0)
 
 #define MXNET_REGISTER_OP_PROPERTY(name, Property)                                    \
   [[maybe_unused]] static const ::mxnet::PropertyRegistration RSNET_UNIQUE(mxnet_op_) = \

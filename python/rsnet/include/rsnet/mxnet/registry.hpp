@@ -14,6 +14,7 @@ class NnvmOp {
   explicit NnvmOp(nnvm::Op* op) : op_(op) {}
 
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
+    if (nnvm::Op::Properties().count(op_->name) > 0) return RSNET_OK;  // it takes over what is here
     if (rsnet_status status = RegisterOp(host, registry)) return status;
     if (rsnet_status status = RegisterKernels(host, registry)) return status;
     return RegisterGradient(host, registry);
@@ -248,11 +249,13 @@ class NnvmOp {
     return rsnet::protect(host, ctx, [&] {
       Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
       const auto* f = Self(user)->Attr<nnvm::FInferType>("FInferType");
-      if (f != nullptr) {
-        (*f)(Parsed(host, ctx), &in.types, &out.types);
-      } else {
-        op::ElemwiseType(Parsed(host, ctx), &in.types, &out.types);
-      }
+      AskForTypes(&in.types, &out.types, [&](std::vector<int>* ins, std::vector<int>* outs) {
+        if (f != nullptr) {
+          (*f)(Parsed(host, ctx), ins, outs);
+        } else {
+          op::ElemwiseType(Parsed(host, ctx), ins, outs);
+        }
+      });
       LearnTypes(host, ctx, RSNET_INPUT, in.types);
       LearnTypes(host, ctx, RSNET_OUTPUT, out.types);
     });

@@ -149,6 +149,8 @@ struct Arguments {
   std::vector<rsnet::ArgText> inputs, outputs;
 };
 
+class UserOpConfWrapper;
+
 // What every context offers. What it returns by reference is made when first asked for, by whatever
 // thread of a kernel, and lives as long as the context.
 class Context {
@@ -176,7 +178,7 @@ class Context {
   AttrResult<T> attr(const std::string& name) const {
     return Attr<T>(name);
   }
-  const Context& user_op_conf() const { return *this; }
+  inline UserOpConfWrapper user_op_conf() const;
   const std::string& op_name() const { return args_.op; }
   const std::string& op_type_name() const { return args_.op; }
   const ArgPairs& inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
@@ -301,18 +303,6 @@ class InferContext : public Context {
   std::vector<TensorDesc> descs_[2];
 };
 
-// A declared operator, and one use of it: what checks of attributes are given.
-class UserOpDefWrapper {
- public:
-  explicit UserOpDefWrapper(const Arguments& args) : args_(args) {}
-  const std::string& name() const { return args_.op; }
-
- private:
-  const Arguments& args_;
-};
-
-using UserOpConfWrapper = Context;
-
 // ---- Arrays of a running kernel ----------------------------------------------------------------
 
 class Tensor {
@@ -384,6 +374,11 @@ class KernelComputeContext : public Context {
   DeviceType device_type() const { return static_cast<DeviceType>(call_->device.device_type); }
   const rsnet_args* raw() const { return call_; }
 
+  // The context of the kernel that runs on this thread; nullptr on threads that help it.
+  RSNET_LOCAL static KernelComputeContext*& Running() {
+    static thread_local KernelComputeContext* running = nullptr;
+    return running;
+  }
   // Calls f(begin, end) on parts of 0..n, on the engine's threads and this one.
   template <typename F>
   void ParallelFor(int64_t n, int64_t grain, const F& f) {
@@ -406,6 +401,17 @@ class KernelComputeContext : public Context {
   std::map<const Tensor*, TensorDesc> descs_;
 };
 
+// Calls f(i) for every i below n, on the engine's threads where a kernel runs on this one.
+template <typename F>
+void MultiThreadLoopInOpKernel(size_t n, const F& f) {
+  auto part = [&f](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(static_cast<size_t>(i));
+  };
+  KernelComputeContext* ctx = KernelComputeContext::Running();
+  if (ctx == nullptr) return part(0, static_cast<int64_t>(n));
+  ctx->ParallelFor(static_cast<int64_t>(n), 1, part);
+}
+
 // What a kernel is created with.
 class KernelCreateContext : public InferContext {
  public:
@@ -417,6 +423,13 @@ class KernelInitContext : public InferContext {
 };
 
 }  // namespace user_op
+
+using user_op::MultiThreadLoopInOpKernel;
+template <typename F>
+void MultiThreadLoop(size_t n, const F& f) {
+  MultiThreadLoopInOpKernel(n, f);
+}
+
 }  // namespace oneflow
 
 #endif  // RSNET_ONEFLOW_CONTEXT_HPP

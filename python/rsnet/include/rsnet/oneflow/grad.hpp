@@ -9,38 +9,6 @@
 namespace oneflow {
 namespace user_op {
 
-// An operator of a gradient: described here, made when a bound gradient needs it. Values go by
-// names, as OneFlow's logical blobs do: "<op>/<arg>_<i>".
-class GradOp {
- public:
-  explicit GradOp(std::string name = "") : name_(std::move(name)) {}
-  const std::string& op_name() const { return name_; }
-  const std::string& op_type_name() const { return type_; }
-  const std::string& output(const std::string& arg, int32_t i) const {
-    std::string name = name_ + "/" + arg + "_" + std::to_string(i);
-    for (const std::string& known : outputs_) {
-      if (known == name) return known;
-    }
-    throw rsnet::Failure("operator '" + name_ + "' (" + type_ + ") of a gradient has no output '" +
-                         arg + "' " + std::to_string(i) + ": declare it by Output()");
-  }
-  const std::string& input(const std::string& arg, int32_t i) const {
-    for (const auto& [name, values] : inputs_) {
-      if (name == arg) return values.at(i);
-    }
-    throw rsnet::Failure("operator '" + name_ + "' of a gradient has no input '" + arg + "'");
-  }
-
- private:
-  friend class GradOpBuilder;
-  friend class Gradient;
-  std::string name_, type_;
-  std::vector<std::pair<std::string, std::vector<std::string>>> inputs_;
-  std::vector<std::pair<std::string, std::string>> attrs_;
-  std::vector<std::string> outputs_;
-};
-using BackwardOp = GradOp;
-
 class GradOpBuilder {
  public:
   explicit GradOpBuilder(std::string name) : op_(std::move(name)) {}

@@ -123,6 +123,9 @@ class OpKernelState {
 };
 using OpKernelCache = OpKernelState;
 
+#if defined(__CUDACC__)  // which warns of every kernel that overrides one of both
+#pragma nv_diag_suppress 611
+#endif
 class OpKernel {
  public:
   virtual ~OpKernel() = default;
@@ -150,6 +153,20 @@ using InferTmpSizeFn = std::function<size_t(InferContext*)>;
 using AddInplaceArgPair =
     std::function<Maybe<void>(const std::string&, int32_t, const std::string&, int32_t, bool)>;
 using InplaceProposalFn = std::function<Maybe<void>(const InferContext&, AddInplaceArgPair)>;
+
+// Notes which kernel runs on this thread; another may begin while its threads help others.
+class RunningKernel {
+ public:
+  explicit RunningKernel(KernelComputeContext* ctx) : before_(KernelComputeContext::Running()) {
+    KernelComputeContext::Running() = ctx;
+  }
+  ~RunningKernel() { KernelComputeContext::Running() = before_; }
+  RunningKernel(const RunningKernel&) = delete;
+  RunningKernel& operator=(const RunningKernel&) = delete;
+
+ private:
+  KernelComputeContext* before_;
+};
 
 class KernelRegistry {
   // A kernel and its state: one for every node or recorded call.
@@ -253,6 +270,7 @@ class KernelRegistry {
       KernelComputeContext ctx(*self->args_, args);
       // The base's function: a kernel that overrides one of the two hides the other.
       const OpKernel& kernel = *instance->kernel;
+      const RunningKernel running(&ctx);
       kernel.Compute(&ctx, instance->state.get());
     });
   }

@@ -2,7 +2,7 @@
 #ifndef RSNET_ONEFLOW_OP_HPP
 #define RSNET_ONEFLOW_OP_HPP
 
-#include <rsnet/oneflow/context.hpp>
+#include <rsnet/oneflow/conf.hpp>
 
 namespace oneflow {
 namespace user_op {
@@ -103,6 +103,29 @@ struct TensorDescInferFnUtil {
     if (!ctx->inputs().empty()) return ctx->inputs()[0];
     throw rsnet::Failure("TensorDescInferFnUtil::Unchanged: the operator has no inputs");
   }
+};
+
+// ---- Batch axes --------------------------------------------------------------------------------
+
+// What functions for batch axes are written with. They are never called: every array has all of its
+// batch.
+struct OptInt64 {
+  int64_t value = 0;
+  bool has_value() const { return false; }
+  void set_value(int64_t axis) { value = axis; }
+  void clear_value() { value = 0; }
+};
+class BatchAxisContext : public InferContext {
+ public:
+  using InferContext::InferContext;
+  OptInt64* BatchAxis4ArgNameAndIndex(const std::string&, int32_t) { return &axis_; }
+
+ private:
+  OptInt64 axis_;
+};
+struct BatchAxisInferFnUtil {
+  static Maybe<void> DefaultAsFirstHasValueInput(BatchAxisContext*) { return Maybe<void>::Ok(); }
+  static Maybe<void> NaiveInferBatchAxis(BatchAxisContext*) { return Maybe<void>::Ok(); }
 };
 
 // ---- Flags of arguments ------------------------------------------------------------------------
@@ -265,7 +288,8 @@ class OpRegistry {
         return nullptr;
       };
     };
-    UserOpConfWrapper conf(args_, nullptr, nullptr);
+    const Context unknown(args_, nullptr, nullptr);
+    const UserOpConfWrapper conf(unknown);
     if (modify_inputs_) modify_inputs_(modifier(args_.inputs), conf);
     if (modify_outputs_) modify_outputs_(modifier(args_.outputs), conf);
   }
@@ -304,8 +328,8 @@ class OpRegistry {
   static rsnet_status Check(const rsnet_host* host, rsnet_ctx* c, void* user) {
     return rsnet::protect(host, c, [&] {
       auto* self = static_cast<OpRegistry*>(user);
-      self->check_(UserOpDefWrapper(self->args_), UserOpConfWrapper(self->args_, host, c))
-          .GetOrThrow();
+      const Context ctx(self->args_, host, c);
+      self->check_(UserOpDefWrapper(self->args_), UserOpConfWrapper(ctx)).GetOrThrow();
     });
   }
   static rsnet_status Sbp(const rsnet_host* host, rsnet_ctx* c, void* user) {
@@ -333,6 +357,12 @@ struct Registration : rsnet::Registered {
 };
 
 }  // namespace user_op
+
+// Where sources of 0.2 look for it, and those of 0.3 under its later name.
+using user_op::UserOpAttrType;
+using AttrType = user_op::UserOpAttrType;
+using user_op::OptInt64;
+
 }  // namespace oneflow
 
 #define REGISTER_USER_OP(name)                                           \

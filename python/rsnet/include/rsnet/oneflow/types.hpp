@@ -222,7 +222,7 @@ inline const char* NameOf(DataType type) {
   }
 }
 
-enum DeviceType { kInvalidDevice = 0, kCPU = RSNET_CPU, kGPU = RSNET_GPU };
+enum DeviceType { kInvalidDevice = 0, kCPU = RSNET_CPU, kGPU = RSNET_GPU, kCUDA = kGPU };
 
 // The device of a call.
 class DeviceCtx {
@@ -234,6 +234,8 @@ class DeviceCtx {
   void* stream_;
 };
 
+#define FOR_RANGE(type, i, begin, end) for (type i = (begin), rsnet_end = (end); i < rsnet_end; ++i)
+#define UNIMPLEMENTED() throw ::rsnet::Failure("this case is not implemented", RSNET_UNSUPPORTED)
 #define CUDA_1D_KERNEL_LOOP(i, n)                                                              \
   for (int32_t i = blockIdx.x * blockDim.x + threadIdx.x, step = blockDim.x * gridDim.x; i < (n); \
        i += step)
