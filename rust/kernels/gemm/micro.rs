@@ -107,8 +107,9 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
         let (mut a, mut b) = (t.a, t.b);
         // Terms whose elements of a row of `A` stand side by side.
         let together = if ACCESS == Access::Blocks as u8 { BLOCK } else { 1 };
-        for first in 0..t.k / together {
-            for p in 0..together {
+        for first in 0..t.k.div_ceil(together) {
+            let rest = if together > 1 { together.min(t.k - first * together) } else { 1 };
+            for p in 0..rest {
                 if ACCESS == Access::TermsByOffset as u8 {
                     b = t.b.add(*t.offsets.add(first));
                 }
@@ -250,7 +251,7 @@ mod tests {
     /// Runs one kernel beside plain sums.
     fn check<T: Real>(level: Level, rows: usize, registers: usize, access: Access) {
         let kernels = T::kernels_of(level);
-        let (k, columns) = (2 * BLOCK, registers * kernels.lanes);
+        let (k, columns) = (2 * BLOCK - rows, registers * kernels.lanes);
         let [a, b, c, bias] = [(4000, 1), (9000, 2), (14 * 40, 3), (14, 4)]
             .map(|(len, seed)| noise(len, seed).into_iter().map(T::of).collect::<Vec<_>>());
         let count = if access == Access::RowsByOffset { rows } else { k };

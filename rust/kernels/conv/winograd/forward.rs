@@ -1,8 +1,8 @@
 //! Outputs from images and filters, and gradients of images from those of outputs.
 
-use super::tiles::{Cut, Room};
+use super::tiles::Room;
 use super::transforms::Squares;
-use super::{Geometry, LANES, POINTS, REACH, SIDE, padded};
+use super::{Geometry, LANES, POINTS, REACH, padded};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
@@ -59,7 +59,7 @@ pub unsafe fn forward<T: Real>(
     bias: Option<*const T>,
     y: *mut T,
 ) {
-    let depth = geometry.in_c * 9;
+    let depth = geometry.in_c * geometry.taps();
     // SAFETY: promised by the caller.
     unsafe {
         apply(
@@ -82,7 +82,8 @@ pub unsafe fn forward<T: Real>(
 /// # Safety
 /// As [`super::super::backward_data`].
 pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *const T, dx: *mut T) {
-    let (outputs, depth) = (geometry.out_c, geometry.in_c * 9);
+    let (outputs, taps) = (geometry.out_c, geometry.taps());
+    let depth = geometry.in_c * taps;
     // SAFETY: promised by the caller.
     unsafe {
         apply(
@@ -92,9 +93,9 @@ pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *cons
             dx,
             |first, lanes, to| {
                 for o in 0..outputs {
-                    let from = w.cast_mut().add(o * depth + first * 9);
-                    let to = Mat::rows(to.add(o * 9 * LANES), LANES);
-                    copy_matrix((9, lanes), Mat { ptr: from, row: 1, col: 9 }, to);
+                    let from = w.cast_mut().add(o * depth + first * taps);
+                    let from = Mat { ptr: from, row: 1, col: taps as isize };
+                    copy_matrix((taps, lanes), from, Mat::rows(to.add(o * taps * LANES), LANES));
                 }
             },
             true,
@@ -176,29 +177,29 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
 ) {
     let (first, inputs) = (block * LANES, geometry.in_c);
     let lanes = LANES.min(geometry.out_c - first);
-    with_scratch(inputs * 9 * LANES, |taps: &mut [T]| {
+    let count = geometry.taps();
+    with_scratch(inputs * count * LANES, |taps: &mut [T]| {
         if lanes < LANES {
             taps.fill(T::zero());
         }
         let taps = taps.as_mut_ptr();
         (gather.0)(first, lanes, taps);
-        let (line, point) = (3 * LANES as isize, LANES as isize);
-        let (from, steps) =
-            // SAFETY: nine taps of the first input channel.
-            if turned { (unsafe { taps.add(8 * LANES) }, [-line, -point]) } else { (taps, [line, point]) };
+        let (line, point) = ((geometry.kernel * LANES) as isize, LANES as isize);
+        let (from, steps) = if turned {
+            // SAFETY: the last tap of the first input channel.
+            (unsafe { taps.add((count - 1) * LANES) }, [-line, -point])
+        } else {
+            (taps, [line, point])
+        };
         // SAFETY: promised by the caller.
         unsafe {
-            (T::transforms().filter)(&Squares {
+            (geometry.transforms::<T>().filter)(&Squares {
                 count: inputs,
                 from,
                 to,
-                from_steps: [steps[0], steps[1], 9 * point],
+                from_steps: [steps[0], steps[1], (count * LANES) as isize],
                 to_steps: [REACH * room.point(), room.point(), LANES],
             });
-            for p in 0..POINTS {
-                let rest = to.add(p * room.point() + inputs * LANES);
-                rest.write_bytes(0, (room.inner - inputs) * LANES);
-            }
         }
     });
 }
@@ -219,8 +220,8 @@ unsafe fn run_task<T: Real>(
     let tiles = rows.len() * across;
     let room = Room { blocks: filter_room.inner / LANES, tiles };
     let sum_room = Room { blocks: GROUP, tiles };
-    let input = Cut { planes: geometry.input, pad: geometry.pad, side: REACH, across };
-    let output = Cut { planes: geometry.output, pad: [0; 2], side: SIDE, across };
+    let (input, output) = geometry.cuts();
+    let transforms = geometry.transforms::<T>();
     let in_size = geometry.input[0] * geometry.input[1];
     let out_size = geometry.output[0] * geometry.output[1];
     with_scratch(room.len() + sum_room.len(), |scratch: &mut [T]| {
@@ -233,8 +234,8 @@ unsafe fn run_task<T: Real>(
                 unsafe {
                     let from = x.add((image * geometry.in_c + block * LANES) * in_size);
                     let to = points.add(block * room.block() + tile * LANES);
-                    let run = T::transforms().input;
-                    input.transform((from, channels), band, run, (to, room.point()));
+                    let to = (to, room.point());
+                    input.transform((from, channels), band, transforms.input, to);
                 }
             }
         }
@@ -243,7 +244,8 @@ unsafe fn run_task<T: Real>(
             // SAFETY: promised by the caller.
             unsafe {
                 let filters = filters.add(blocks.start * filter_room.block());
-                multiply((points, room), (filters, filter_room), blocks.len(), (sums, sum_room));
+                let (left, to) = ((points.cast_const(), room), (sums, sum_room));
+                multiply(geometry.in_c, left, (filters, filter_room), blocks.len(), to);
                 for (i, block) in blocks.enumerate() {
                     let first = block * LANES;
                     let channels = LANES.min(geometry.out_c - first);
@@ -254,7 +256,7 @@ unsafe fn run_task<T: Real>(
                     for (image, band, tile) in geometry.bands(rows.clone()) {
                         let to = y.add((image * geometry.out_c + first) * out_size);
                         let from = (sums.add(tile * LANES).cast_const(), sum_room.point());
-                        output.restore(from, band, T::transforms().output, (to, channels));
+                        output.restore(from, band, transforms.output, (to, channels));
                     }
                 }
             }
@@ -262,11 +264,12 @@ unsafe fn run_task<T: Real>(
     });
 }
 
-/// The products at all points for `blocks` blocks of output channels.
+/// The products of `terms` channels at all points for `blocks` blocks of output channels.
 ///
 /// # Safety
 /// The buffers have the sizes of their extents.
 unsafe fn multiply<T: Real>(
+    terms: usize,
     (points, room): (*const T, Room),
     (filters, filter_room): (*const T, FilterRoom),
     blocks: usize,
@@ -286,7 +289,7 @@ unsafe fn multiply<T: Real>(
                 // SAFETY: promised by the caller.
                 unsafe {
                     kernels.get(rows.len(), wide, Access::Blocks)(&Tile {
-                        k: filter_room.inner,
+                        k: terms,
                         a: points.add(p * room.point() + rows.start * LANES),
                         a_step: room.block(),
                         b: filters

@@ -1,21 +1,23 @@
-//! Filters of 3×3 with stride 1 by Winograd's minimal filtering F(4×4, 3×3): 36 multiplications for
-//! 16 outputs instead of 144.
+//! Winograd's minimal filtering F(m×m, r×r) with m + r = 7: filters of 3×3 give tiles of 4×4
+//! outputs, 4×4 of 3×3 and 5×5 of 2×2, each for 36 multiplications (instead of 144, 144 and 100).
 //!
-//! Images are cut into tiles of 4×4 outputs. A transform takes the 6×6 input of a tile to 36
+//! Images are cut into tiles of m×m outputs. A transform takes the 6×6 input of a tile to 36
 //! points; at each point, tiles times channels is a matrix that is multiplied by the transformed
 //! filters; the inverse transform takes the 36 sums to the outputs. Points are kept in blocks of
 //! [`LANES`] channels, so that transforms work on whole registers whatever the size of the image.
+//! Convolutions with stride 2 become some with stride 1 ([`strided`]): 7×7 is 4×4 then.
 //!
 //! **Precision.** The transforms add numbers of different size: for values of about one size the
 //! error is about ten times that of the direct sum, and at most `2e-5 * sum |x| |w|` of an output's
 //! terms in float32 (`errors_stay_below_the_bound`). float64 is always calculated directly.
 //! **NaN and infinity** in an input reach all outputs of the tiles that read it, where the direct
-//! sum has them in up to nine outputs only; an infinite input gives NaN, as transforms subtract it
-//! from itself. In a weight they reach all outputs of its filter.
+//! sum has them only in those outputs that read it; an infinite input gives NaN, as transforms
+//! subtract it from itself. In a weight they reach all outputs of its filter.
 //!
 //! A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 
 mod forward;
+mod strided;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod tiles;
@@ -23,18 +25,19 @@ pub mod transforms;
 mod weight;
 
 use super::Conv;
+use crate::kernels::real::Real;
 use std::ops::Range;
 use std::sync::OnceLock;
-
-pub use forward::{backward_data, forward};
-pub use weight::backward_weight;
+use strided::Phases;
+use tiles::Cut;
+use transforms::Transforms;
 
 /// Channels of a block.
 pub const LANES: usize = 16;
-/// Side of a tile of outputs.
-const SIDE: usize = 4;
 /// Side of a tile's input.
-const REACH: usize = SIDE + 2;
+const REACH: usize = 6;
+/// Sides of filters.
+const FILTERS: Range<usize> = 3..6;
 /// Points of a transformed tile.
 const POINTS: usize = REACH * REACH;
 
@@ -47,6 +50,13 @@ pub struct Geometry {
     input: [usize; 2],
     output: [usize; 2],
     pad: [usize; 2],
+    /// Side of the filter.
+    kernel: usize,
+    /// Terms of an output in the direct sum.
+    direct: usize,
+    /// With stride 2, where the channels come from; the other extents are those of the convolution
+    /// with stride 1.
+    phases: Option<Phases>,
 }
 
 /// Whether `RSNET_WINOGRAD` leaves the algorithm on.
@@ -67,36 +77,68 @@ impl Geometry {
     /// The geometry of `conv`, if the algorithm applies.
     pub fn of(conv: &Conv) -> Option<Self> {
         let applies = conv.groups == 1
-            && conv.kernel == [1, 3, 3]
-            && conv.stride == [1; 3]
+            && conv.kernel[0] == 1
+            && conv.stride[0] == 1
+            && conv.stride[1] == conv.stride[2]
             && conv.dilate == [1; 3]
             && conv.input[0] == 1
             && conv.pad[0] == 0
-            && conv.pad[1] <= 2
-            && conv.pad[2] <= 2
+            && conv.pad[1] < conv.kernel[1]
+            && conv.pad[2] < conv.kernel[2]
             && conv.out_size() > 0
             && conv.batch > 0
             && conv.in_c > 0
             && conv.out_c > 0;
-        applies.then_some(Geometry {
+        let whole = Geometry {
             batch: conv.batch,
             in_c: conv.in_c,
             out_c: conv.out_c,
             input: [conv.input[1], conv.input[2]],
             output: [conv.output[1], conv.output[2]],
             pad: [conv.pad[1], conv.pad[2]],
-        })
+            kernel: conv.kernel[1],
+            direct: conv.depth(),
+            phases: None,
+        };
+        let geometry = match conv.stride[1] {
+            1 if conv.kernel[1] == conv.kernel[2] => whole,
+            2 => strided::split(conv, whole),
+            _ => return None,
+        };
+        (applies && FILTERS.contains(&geometry.kernel)).then_some(geometry)
+    }
+
+    /// Elements of a filter on one channel.
+    fn taps(&self) -> usize {
+        self.kernel * self.kernel
+    }
+
+    /// Side of a tile of outputs.
+    fn side(&self) -> usize {
+        REACH + 1 - self.kernel
+    }
+
+    /// The transforms for its filters.
+    fn transforms<T: Real>(&self) -> &'static Transforms<T> {
+        &T::transforms()[self.kernel - FILTERS.start]
+    }
+
+    /// The squares that tiles read and write.
+    fn cuts(&self) -> (Cut, Cut) {
+        let (side, across) = (self.side(), self.tile_columns());
+        let read = Cut { planes: self.input, pad: self.pad, side: REACH, step: side, across };
+        (read, Cut { planes: self.output, pad: [0; 2], side, ..read })
     }
 
     /// The convolution that takes the gradient of the output to that of the input.
     fn transposed(&self) -> Self {
         Geometry {
-            batch: self.batch,
             in_c: self.out_c,
             out_c: self.in_c,
             input: self.output,
             output: self.input,
-            pad: self.pad.map(|p| 2 - p),
+            pad: self.pad.map(|p| self.kernel - 1 - p),
+            ..*self
         }
     }
 
@@ -105,9 +147,9 @@ impl Geometry {
     fn pays(&self) -> bool {
         let (inner, outer) = (padded(self.in_c), padded(self.out_c));
         let positions = self.batch * self.output[0] * self.output[1];
-        let direct = positions * 9 * self.in_c * self.out_c / 32;
+        let direct = positions * self.direct * self.out_c / 32;
         let tiles = self.batch * self.tile_rows() * self.tile_columns();
-        let products = POINTS * tiles * inner * outer / 32;
+        let products = POINTS * tiles * self.in_c * outer / 32;
         let of_tiles = tiles * (inner + outer) * 12;
         // Filters that leave the caches are written to memory and read again.
         let is_large = inner * outer * POINTS * size_of::<f32>() > 16 << 20;
@@ -116,11 +158,11 @@ impl Geometry {
     }
 
     fn tile_rows(&self) -> usize {
-        self.output[0].div_ceil(SIDE)
+        self.output[0].div_ceil(self.side())
     }
 
     fn tile_columns(&self) -> usize {
-        self.output[1].div_ceil(SIDE)
+        self.output[1].div_ceil(self.side())
     }
 
     /// Rows of tiles of all images.
@@ -149,4 +191,52 @@ impl Geometry {
 /// Channels, rounded up to whole blocks.
 fn padded(channels: usize) -> usize {
     channels.next_multiple_of(LANES)
+}
+
+/// `y = conv(x, w) + b`; the extents are those of [`super::forward`].
+///
+/// # Safety
+/// As there.
+pub unsafe fn forward<T: Real>(
+    geometry: &Geometry,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match &geometry.phases {
+            Some(phases) => strided::forward((geometry, phases), x, w, bias, y),
+            None => forward::forward(geometry, x, w, bias, y),
+        }
+    }
+}
+
+/// `dx` from `dy` and the filters.
+///
+/// # Safety
+/// As [`super::backward_data`].
+pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *const T, dx: *mut T) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match &geometry.phases {
+            Some(phases) => strided::backward_data((geometry, phases), dy, w, dx),
+            None => forward::backward_data(geometry, dy, w, dx),
+        }
+    }
+}
+
+/// `dw` from the images and `dy`.
+///
+/// # Safety
+/// As [`super::backward_weight`].
+pub unsafe fn backward_weight<T: Real>(geometry: &Geometry, x: *const T, dy: *const T, dw: *mut T) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match &geometry.phases {
+            Some(phases) => strided::backward_weight((geometry, phases), x, dy, dw),
+            None => weight::backward_weight(geometry, x, dy, dw),
+        }
+    }
 }

@@ -8,15 +8,24 @@ use crate::kernels::real::Real;
 use proptest::prelude::*;
 
 fn square(batch: usize, channels: [usize; 2], size: [usize; 2], pad: [usize; 2]) -> Option<Conv> {
+    filter(3, 1, (batch, channels, size, pad))
+}
+
+/// A convolution with a square filter.
+fn filter(
+    kernel: usize,
+    stride: usize,
+    (batch, channels, size, pad): (usize, [usize; 2], [usize; 2], [usize; 2]),
+) -> Option<Conv> {
     with_output(Conv {
         batch,
         groups: 1,
         in_c: channels[0],
         out_c: channels[1],
         input: [1, size[0], size[1]],
-        kernel: [1, 3, 3],
+        kernel: [1, kernel, kernel],
         output: [0; 3],
-        stride: [1; 3],
+        stride: [1, stride, stride],
         pad: [0, pad[0], pad[1]],
         dilate: [1; 3],
     })
@@ -50,9 +59,12 @@ proptest! {
     #[test]
     fn winograd_matches_naive(
         batch in 1usize..4, in_c in 1usize..36, out_c in 1usize..36, height in 1usize..14,
-        width in 1usize..14, pad in [0usize..3, 0usize..3], seed: u64,
+        width in 1usize..14, pad in [0usize..3, 0usize..3],
+        (kernel, stride) in (3usize..9, 1usize..3), seed: u64,
     ) {
-        let Some(conv) = square(batch, [in_c, out_c], [height, width], pad) else { return Ok(()) };
+        let extents = (batch, [in_c, out_c], [height, width], pad);
+        let conv = filter(kernel, stride, extents).filter(|c| Geometry::of(c).is_some());
+        let Some(conv) = conv else { return Ok(()) };
         let [x, w, dy] = operands(&conv, seed);
         let want = naive(&conv, &x, &w, &dy);
         for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
@@ -78,28 +90,37 @@ fn a_bias_is_added_to_every_output() {
 
 #[test]
 fn errors_stay_below_the_bound() {
-    let conv = square(2, [64, 32], [14, 14], [1, 1]).unwrap();
-    let exact = operands(&conv, 11);
+    check_errors(&square(2, [64, 32], [14, 14], [1, 1]).unwrap());
+    for (kernel, stride) in [(4, 1), (5, 1), (7, 2)] {
+        let pad = [kernel / 2; 2];
+        check_errors(&filter(kernel, stride, (1, [16, 16], [14, 14], pad)).unwrap());
+    }
+}
+
+fn check_errors(conv: &Conv) {
+    let exact = operands(conv, 11);
     let single = exact.clone().map(|v| v.iter().map(|x| *x as f32).collect::<Vec<_>>());
     let [x, w, dy] = single.clone().map(|v| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
-    let want = naive(&conv, &x, &w, &dy);
+    let want = naive(conv, &x, &w, &dy);
     let [x, w, dy] = [x, w, dy].map(|v| v.iter().map(|x| x.abs()).collect::<Vec<_>>());
-    let sizes = naive(&conv, &x, &w, &dy);
-    let got = transformed(&conv, &single[0], &single[1], &single[2]);
+    let sizes = naive(conv, &x, &w, &dy);
+    let got = transformed(conv, &single[0], &single[1], &single[2]);
     for ((got, want), sizes) in got.iter().zip(&want).zip(&sizes) {
         for ((got, want), size) in got.iter().zip(want).zip(sizes) {
             let error = (f64::from(*got) - want).abs();
-            assert!(error <= 2e-5 * size, "{error} of {size}");
+            assert!(error <= 2e-5 * size, "{error} of {size}, {conv:?}");
         }
     }
 }
 
 #[test]
 fn threads_do_not_change_the_bits() {
-    let conv = square(3, [40, 24], [19, 13], [1, 1]).unwrap();
-    let [x, w, dy] = operands(&conv, 3);
-    let alone = transformed(&conv, &x, &w, &dy);
-    assert_eq!(in_team(|| transformed(&conv, &x, &w, &dy)), alone);
+    for (kernel, stride) in [(3, 1), (7, 2)] {
+        let conv = filter(kernel, stride, (3, [40, 24], [19, 13], [1, 1])).unwrap();
+        let [x, w, dy] = operands(&conv, 3);
+        let alone = transformed(&conv, &x, &w, &dy);
+        assert_eq!(in_team(|| transformed(&conv, &x, &w, &dy)), alone);
+    }
 }
 
 #[test]
@@ -125,6 +146,8 @@ fn small_convolutions_are_calculated_directly() {
     let conv = square(8, [64, 64], [56; 2], [1, 1]).unwrap();
     assert!(Geometry::chosen::<f64>(&conv).is_none(), "float64 is exact");
     assert!(Geometry::of(&Conv { dilate: [1, 2, 2], ..conv }).is_none());
-    assert!(Geometry::of(&Conv { stride: [1, 2, 2], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { stride: [1, 2, 2], ..conv }).is_none(), "a side of two");
+    assert!(Geometry::of(&Conv { stride: [1, 1, 2], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { kernel: [1, 3, 5], ..conv }).is_none());
     assert!(Geometry::of(&Conv { pad: [0, 3, 1], ..conv }).is_none());
 }

@@ -5,7 +5,7 @@
 //! cache.
 
 use super::transforms::{Squares, Transform};
-use super::{LANES, POINTS, REACH, SIDE};
+use super::{LANES, POINTS, REACH};
 use crate::kernels::gemm::Mat;
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::real::Real;
@@ -36,7 +36,7 @@ impl Room {
     }
 }
 
-/// The squares of planes that tiles read or write: `side` long, one every [`SIDE`] positions from
+/// The squares of planes that tiles read or write: `side` long, one every `step` positions from
 /// `-pad`. In between, a block of channels stands in scratch as `[row][column][LANES]`, including
 /// the margin that squares reach beyond the planes.
 #[derive(Clone, Copy)]
@@ -44,6 +44,7 @@ pub struct Cut {
     pub planes: [usize; 2],
     pub pad: [usize; 2],
     pub side: usize,
+    pub step: usize,
     /// Tiles in a row.
     pub across: usize,
 }
@@ -55,7 +56,7 @@ impl Cut {
 
     /// Positions that `count` tiles reach over.
     fn reach(&self, count: usize) -> usize {
-        (count - 1) * SIDE + self.side
+        (count - 1) * self.step + self.side
     }
 
     /// Of `count` positions of an axis from `first - pad`, those inside the plane, and the number
@@ -86,9 +87,9 @@ impl Cut {
                 for row in 0..rows.len() {
                     run(&Squares {
                         count: self.across,
-                        from: staged.as_ptr().add(row * SIDE * width * LANES),
+                        from: staged.as_ptr().add(row * self.step * width * LANES),
                         to: to.add(row * self.across * LANES),
-                        from_steps: [width * LANES, LANES, SIDE * LANES].map(|s| s as isize),
+                        from_steps: [width * LANES, LANES, self.step * LANES].map(|s| s as isize),
                         to_steps: [REACH * point, point, LANES],
                     });
                 }
@@ -107,7 +108,7 @@ impl Cut {
         to: &mut [T],
     ) {
         let (height, width) = (self.reach(rows.len()), self.reach(self.across));
-        let (lines, above) = self.inside(0, rows.start * SIDE, height);
+        let (lines, above) = self.inside(0, rows.start * self.step, height);
         let (columns, left) = self.inside(1, 0, width);
         let plane = self.size() as isize;
         let line = |at: usize| Mat {
@@ -138,7 +139,7 @@ impl Cut {
     }
 
     /// Transforms sums back to the outputs of `rows` of one image and block of channels; the
-    /// inverse of [`Cut::transform`], for tiles of [`SIDE`] without padding.
+    /// inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
     ///
     /// # Safety
     /// As [`Cut::transform`], with planes that are written.
@@ -150,7 +151,7 @@ impl Cut {
         (first, channels): (*mut T, usize),
     ) {
         let width = self.reach(self.across);
-        let (lines, _) = self.inside(0, rows.start * SIDE, self.reach(rows.len()));
+        let (lines, _) = self.inside(0, rows.start * self.step, self.reach(rows.len()));
         let columns = self.planes[1];
         with_scratch(self.reach(rows.len()) * width * LANES, |staged: &mut [T]| {
             let staged = staged.as_mut_ptr();
@@ -161,9 +162,9 @@ impl Cut {
                     run(&Squares {
                         count: self.across,
                         from: from.add(row * self.across * LANES),
-                        to: staged.add(row * SIDE * width * LANES),
+                        to: staged.add(row * self.step * width * LANES),
                         from_steps: [REACH * point, point, LANES].map(|s| s as isize),
-                        to_steps: [width * LANES, LANES, SIDE * LANES],
+                        to_steps: [width * LANES, LANES, self.step * LANES],
                     });
                 }
                 // Lines that are as wide as the tiles are one line.

@@ -1,12 +1,18 @@
-//! The transforms of F(4×4, 3×3), sixteen channels side by side.
+//! The transforms of F(m×m, r×r) with m + r = 7, sixteen channels side by side.
 //!
 //! Each is one small matrix that is applied to the columns and then to the rows of a square. With
-//! `d` the 6×6 input of a tile, `g` the filter and `dy` the gradient of the tile's 4×4 output,
+//! `d` the 6×6 input of a tile, `g` the filter and `dy` the gradient of the tile's m×m output,
 //! `y = Aᵀ [(G g Gᵀ) ∘ (Bᵀ d B)] A` and `dg = Gᵀ [Σ (A dy Aᵀ) ∘ (Bᵀ d B)] G`.
 //!
-//! A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015, section 4.
+//! The points are 0, 1, -1, 2, -2 and infinity, whatever the side of the filter: `B` is the same
+//! for all, `A` has powers of the points, and so has `G`, each divided by the product of the
+//! point's distances to the others.
+//!
+//! A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015, section 4;
+//! A. Toom, The Complexity of a Scheme of Functional Elements Realizing the Multiplication of
+//! Integers, 1963 (the points).
 
-use super::LANES;
+use super::{FILTERS, LANES, REACH};
 use crate::dtype::Element;
 use crate::kernels::arch::{Level, level};
 use crate::kernels::gemm::vector::{Portable, Vector};
@@ -59,11 +65,22 @@ unsafe fn times<V: Vector>(x: V, factor: f64, y: V) -> V {
     unsafe { x.mul_add(V::splat(V::Elem::from_f64(factor)), y) }
 }
 
+/// `x * factor`.
+///
+/// # Safety
+/// The machine has the vector's instructions.
+#[inline(always)]
+unsafe fn scaled<V: Vector>(x: V, factor: f64) -> V {
+    // SAFETY: promised by the caller.
+    unsafe { x.mul_add(V::splat(V::Elem::from_f64(factor)), V::splat(V::Elem::from_f64(0.0))) }
+}
+
+/// `Bᵀ`.
 struct Input;
 
-impl Line<6, 6> for Input {
+impl Line<REACH, REACH> for Input {
     #[inline(always)]
-    unsafe fn apply<V: Vector>([d0, d1, d2, d3, d4, d5]: [V; 6]) -> [V; 6] {
+    unsafe fn apply<V: Vector>([d0, d1, d2, d3, d4, d5]: [V; REACH]) -> [V; REACH] {
         // SAFETY: promised by the caller.
         unsafe {
             let (even, odd) = (times(d2, -4.0, d4), times(d1, -4.0, d3));
@@ -80,83 +97,69 @@ impl Line<6, 6> for Input {
     }
 }
 
-struct Output;
+/// Factors of `G` at the points 0, ±1 and ±2.
+const SCALES: [f64; 3] = [0.25, -1.0 / 6.0, 1.0 / 24.0];
 
-impl Line<6, 4> for Output {
+/// `A`, or with `SCALED` `G`: a polynomial's values at the points.
+struct Values<const SCALED: bool>;
+
+impl<const N: usize, const SCALED: bool> Line<N, REACH> for Values<SCALED> {
     #[inline(always)]
-    unsafe fn apply<V: Vector>([m0, m1, m2, m3, m4, m5]: [V; 6]) -> [V; 4] {
+    unsafe fn apply<V: Vector>(x: [V; N]) -> [V; REACH] {
         // SAFETY: promised by the caller.
         unsafe {
-            let (sum, difference) = (m1.add(m2), m1.sub(m2));
-            let (sum2, difference2) = (m3.add(m4), m3.sub(m4));
+            // Even and odd terms, at 1 and at 2 (there the odd ones still lack a factor of 2).
+            let last = [(N - 1) / 2 * 2, N / 2 * 2 - 1];
+            let (mut near, mut far) = (last.map(|i| x[i]), last.map(|i| x[i]));
+            for odd in 0..2 {
+                let mut i = last[odd];
+                while i >= 2 {
+                    i -= 2;
+                    near[odd] = near[odd].add(x[i]);
+                    far[odd] = times(far[odd], 4.0, x[i]);
+                }
+            }
+            let mut first = x[0];
+            if SCALED {
+                first = scaled(first, SCALES[0]);
+                near = [scaled(near[0], SCALES[1]), scaled(near[1], SCALES[1])];
+                far = [scaled(far[0], SCALES[2]), scaled(far[1], SCALES[2])];
+            }
             [
-                m0.add(sum).add(sum2),
-                times(difference2, 2.0, difference),
-                times(sum2, 4.0, sum),
-                times(difference2, 8.0, difference).add(m5),
+                first,
+                near[0].add(near[1]),
+                near[0].sub(near[1]),
+                times(far[1], 2.0, far[0]),
+                times(far[1], -2.0, far[0]),
+                x[N - 1],
             ]
         }
     }
 }
 
-struct OutputGradient;
+/// The transpose of [`Values`].
+struct Sums<const SCALED: bool>;
 
-impl Line<4, 6> for OutputGradient {
+impl<const N: usize, const SCALED: bool> Line<REACH, N> for Sums<SCALED> {
     #[inline(always)]
-    unsafe fn apply<V: Vector>([y0, y1, y2, y3]: [V; 4]) -> [V; 6] {
+    unsafe fn apply<V: Vector>([m0, m1, m2, m3, m4, m5]: [V; REACH]) -> [V; N] {
         // SAFETY: promised by the caller.
         unsafe {
-            let (even, odd) = (y0.add(y2), y1.add(y3));
-            let (even2, odd2) = (times(y2, 4.0, y0), times(y3, 4.0, y1));
-            [
-                y0,
-                even.add(odd),
-                even.sub(odd),
-                times(odd2, 2.0, even2),
-                times(odd2, -2.0, even2),
-                y3,
-            ]
-        }
-    }
-}
-
-struct Filter;
-
-impl Line<3, 6> for Filter {
-    #[inline(always)]
-    unsafe fn apply<V: Vector>([g0, g1, g2]: [V; 3]) -> [V; 6] {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let zero = V::splat(V::Elem::from_f64(0.0));
-            let (outer, inner) = (times(g0.add(g2), -1.0 / 6.0, zero), times(g1, 1.0 / 6.0, zero));
-            let (outer2, inner2) =
-                (times(g0, 1.0 / 24.0, times(g2, 1.0 / 6.0, zero)), times(g1, 1.0 / 12.0, zero));
-            [
-                times(g0, 0.25, zero),
-                outer.sub(inner),
-                outer.add(inner),
-                outer2.add(inner2),
-                outer2.sub(inner2),
-                g2,
-            ]
-        }
-    }
-}
-
-struct FilterGradient;
-
-impl Line<6, 3> for FilterGradient {
-    #[inline(always)]
-    unsafe fn apply<V: Vector>([u0, u1, u2, u3, u4, u5]: [V; 6]) -> [V; 3] {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let zero = V::splat(V::Elem::from_f64(0.0));
-            let (sum, sum2) = (times(u1.add(u2), -1.0 / 6.0, zero), u3.add(u4));
-            [
-                times(sum2, 1.0 / 24.0, times(u0, 0.25, sum)),
-                times(u3.sub(u4), 1.0 / 12.0, times(u2.sub(u1), 1.0 / 6.0, zero)),
-                times(sum2, 1.0 / 6.0, sum.add(u5)),
-            ]
+            let (mut first, mut near, mut far) =
+                (m0, [m1.add(m2), m1.sub(m2)], [m3.add(m4), m3.sub(m4)]);
+            if SCALED {
+                first = scaled(first, SCALES[0]);
+                near = [scaled(near[0], SCALES[1]), scaled(near[1], SCALES[1])];
+                far = [scaled(far[0], SCALES[2]), scaled(far[1], SCALES[2])];
+            }
+            let mut y = [first.add(near[0]).add(far[0]); N];
+            let mut power = 1.0;
+            for i in 1..N {
+                power *= 2.0;
+                y[i] = times(far[i % 2], power, near[i % 2]);
+            }
+            y[N - 1] = y[N - 1].add(m5);
+            y
         }
     }
 }
@@ -227,27 +230,34 @@ compiled!(avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
 compiled!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
 
-/// The transforms of one instruction set and register.
+/// The transforms of one instruction set and register, by the side of the filter.
 macro_rules! transforms {
     ($set:ident, $vector:ty) => {
-        &Transforms {
-            input: $set::run::<$vector, Input, 6, 6>,
-            output: $set::run::<$vector, Output, 6, 4>,
-            output_gradient: $set::run::<$vector, OutputGradient, 4, 6>,
-            filter: $set::run::<$vector, Filter, 3, 6>,
-            filter_gradient: $set::run::<$vector, FilterGradient, 6, 3>,
+        &[
+            transforms!($set, $vector, 3, 4),
+            transforms!($set, $vector, 4, 3),
+            transforms!($set, $vector, 5, 2),
+        ]
+    };
+    ($set:ident, $vector:ty, $filter:literal, $output:literal) => {
+        Transforms {
+            input: $set::run::<$vector, Input, REACH, REACH>,
+            output: $set::run::<$vector, Sums<false>, REACH, $output>,
+            output_gradient: $set::run::<$vector, Values<false>, $output, REACH>,
+            filter: $set::run::<$vector, Values<true>, $filter, REACH>,
+            filter_gradient: $set::run::<$vector, Sums<true>, REACH, $filter>,
         }
     };
 }
 
 /// An element type with these transforms.
 pub trait Transformed: Sized + 'static {
-    /// The transforms of this machine.
-    fn transforms() -> &'static Transforms<Self>;
+    /// The transforms of this machine for filters with sides of [`FILTERS`].
+    fn transforms() -> &'static [Transforms<Self>; FILTERS.end - FILTERS.start];
 }
 
 impl Transformed for f32 {
-    fn transforms() -> &'static Transforms<f32> {
+    fn transforms() -> &'static [Transforms<f32>; FILTERS.end - FILTERS.start] {
         match level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => transforms!(avx512, std::arch::x86_64::__m512),
@@ -259,7 +269,7 @@ impl Transformed for f32 {
 }
 
 impl Transformed for f64 {
-    fn transforms() -> &'static Transforms<f64> {
+    fn transforms() -> &'static [Transforms<f64>; FILTERS.end - FILTERS.start] {
         match level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => transforms!(avx512, std::arch::x86_64::__m512d),

@@ -5,9 +5,9 @@
 //! in rounds, which bounds the buffers in between.
 
 use super::forward::FilterRoom;
-use super::tiles::{Cut, Room};
+use super::tiles::Room;
 use super::transforms::Squares;
-use super::{Geometry, LANES, POINTS, REACH, SIDE};
+use super::{Geometry, LANES, POINTS, REACH};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
@@ -71,9 +71,8 @@ unsafe fn transform_tiles<T: Real>(
     rooms: [Room; 2],
 ) {
     let across = geometry.tile_columns();
-    let input = Cut { planes: geometry.input, pad: geometry.pad, side: REACH, across };
-    let output = Cut { planes: geometry.output, pad: [0; 2], side: SIDE, across };
-    let all = T::transforms();
+    let (input, output) = geometry.cuts();
+    let all = geometry.transforms::<T>();
     let sides = [(input, geometry.in_c, all.input), (output, geometry.out_c, all.output_gradient)];
     let blocks = rooms[0].blocks + rooms[1].blocks;
     // A task transforms one block of channels of some rows.
@@ -172,19 +171,20 @@ unsafe fn write_filters<T: Real>(
 ) {
     let (inputs, first) = (geometry.in_c, block * LANES);
     let lanes = LANES.min(geometry.out_c - first);
-    with_scratch(inputs * 9 * LANES, |taps: &mut [T]| {
+    let (side, count) = (geometry.kernel, geometry.taps());
+    with_scratch(inputs * count * LANES, |taps: &mut [T]| {
         // SAFETY: promised by the caller.
         unsafe {
-            (T::transforms().filter_gradient)(&Squares {
+            (geometry.transforms::<T>().filter_gradient)(&Squares {
                 count: inputs,
                 from: sums.add(block * room.block()),
                 to: taps.as_mut_ptr(),
                 from_steps: [REACH * room.point(), room.point(), LANES].map(|s| s as isize),
-                to_steps: [3 * LANES, LANES, 9 * LANES],
+                to_steps: [side * LANES, LANES, count * LANES],
             });
             let from = Mat { ptr: taps.as_mut_ptr(), row: 1, col: LANES as isize };
-            let to = Mat::rows(dw.add(first * inputs * 9), inputs * 9);
-            copy_matrix((lanes, inputs * 9), from, to);
+            let depth = inputs * count;
+            copy_matrix((lanes, depth), from, Mat::rows(dw.add(first * depth), depth));
         }
     });
 }
