@@ -137,7 +137,7 @@ def install_everywhere() -> ModuleType:
             data: dict[str, Any] = prepare(name)
             return data | {_PACKAGE: _HandedOn()}
 
-        prepare_with_alias._hands_on = True  # type: ignore[attr-defined]
+        vars(prepare_with_alias)["_hands_on"] = True
         vars(spawn)["get_preparation_data"] = prepare_with_alias
     return package
 

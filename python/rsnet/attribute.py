@@ -49,7 +49,7 @@ class AttrScope(metaclass=HasCurrent):
 
     def __enter__(self) -> AttrScope:
         merged = AttrScope()
-        merged._attr = {**current()._attr, **self._attr}
+        merged._attr = current().get(self._attr)
         AttrScope.stack.append(merged)
         return self
 

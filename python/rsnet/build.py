@@ -78,7 +78,7 @@ def build_extension(
     >>> mx.build_extension("absent.cpp")
     Traceback (most recent call last):
         ...
-    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': expected a file that exists
+    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': expected a ...
     """
     if isinstance(sources, (str, os.PathLike)):
         sources = [sources]

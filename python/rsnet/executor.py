@@ -35,14 +35,13 @@ def _flag(function: str, is_train: Any) -> bool:
     )
 
 
-def _weak_monitor(executor: Executor) -> Any:
-    """Calls the executor's monitor. The core holds this, and so keeps neither of them alive."""
-    known = weakref.ref(executor)
+def _weak_monitor(monitored: weakref.WeakMethod[Any]) -> Any:
+    """Calls the method of an executor. The core holds this, and so keeps no executor alive."""
 
     def call(name: str, array: NDArray) -> None:
-        executor = known()
-        if executor is not None and executor._monitor is not None:
-            executor._monitor(name, array)
+        known = monitored()
+        if known is not None:
+            known(name, array)
 
     return call
 
@@ -239,7 +238,12 @@ class Executor:
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}, expected a function of name and array")
         self._monitor = callback
-        self._handle.set_monitor(callback and _weak_monitor(self), bool(monitor_all))
+        monitored = callback and _weak_monitor(weakref.WeakMethod(self._monitored))
+        self._handle.set_monitor(monitored, bool(monitor_all))
+
+    def _monitored(self, name: str, array: NDArray) -> None:
+        if self._monitor is not None:
+            self._monitor(name, array)
 
     # ---- arrays --------------------------------------------------------------------------------
 

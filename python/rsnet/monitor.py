@@ -100,9 +100,7 @@ class Monitor:
         if not self.activated:
             return []
         for exe in self.exes:
-            names = [*exe._arg_names, *exe._aux_names]
-            arrays = [*exe.arg_arrays, *exe.aux_arrays]
-            for name, array in zip(names, arrays, strict=True):
+            for name, array in (*exe.arg_dict.items(), *exe.aux_dict.items()):
                 if self.re_prog.match(name):
                     self.queue.append((self.step, name, self.stat_func(array)))
         self.activated = False

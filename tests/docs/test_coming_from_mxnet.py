@@ -143,7 +143,8 @@ def test_exit_codes_and_wrong_use(tmp_path):
     run = ("-m", "rsnet.as_mxnet")
     assert python(None, *run, "fails.py", cwd=tmp_path).returncode == 3
     assert "usage: python -m rsnet.as_mxnet" in python(None, *run).stderr
-    assert "invalid script 'gone.py': expected a file that exists" in python(None, *run, "gone.py", cwd=tmp_path).stderr
+    said = python(None, *run, "gone.py", cwd=tmp_path).stderr
+    assert "invalid script 'gone.py': expected a file that exists" in said
 
 
 @pytest.mark.parametrize("module", sorted(NAMES))

@@ -37,7 +37,7 @@ def test_the_example_of_every_operator_runs_and_shows_a_result(name):
 
 
 BY_HAND = {
-    "nd": sorted(mx.nd._HANDWRITTEN),
+    "nd": sorted(mx.nd._register.HANDWRITTEN),
     "nd.random": mx.nd.random.__all__,
     "nd.contrib": sorted(mx.nd._register.WRITTEN["contrib"]),
     "sym": """

@@ -83,7 +83,9 @@ def test_errors_of_data_sets_reach_the_caller(mode):
     if mode == "processes":
         assert "in <lambda>" in str(error.value.__cause__)
     ragged = DataLoader(SimpleDataset([np.ones(2), np.ones(3)]), 2, **MODES[mode])
-    with pytest.raises(ValueError, match=r"shape \(3,\) of sample 1 .*: expected \(2,\), as of sample 0"):
+    with pytest.raises(
+        ValueError, match=r"shape \(3,\) of sample 1 .*: expected \(2,\), as of sample 0"
+    ):
         list(ragged)
 
 

@@ -92,7 +92,9 @@ def test_errors_of_compilers_are_shown(tmp_path, monkeypatch):
     with pytest.raises(mx.MXNetError, match="invalid name 'a/b'"):
         mx.build_extension(bad, "a/b", build_dir=tmp_path)
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(mx.MXNetError, match=r"a compiler for C\+\+, and found none of: no-such-compiler"):
+    with pytest.raises(
+        mx.MXNetError, match=r"a compiler for C\+\+, and found none of: no-such-compiler"
+    ):
         mx.build_extension(bad, build_dir=tmp_path)
     monkeypatch.setenv("NVCC", "no-such-nvcc")
     (tmp_path / "k.cu").write_text("")

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._operators import registry
-from ..ndarray._register import _home
+from ..ndarray._register import home_of
 
 
 def operators(*, built_in: bool = False) -> list[str]:
@@ -26,7 +26,7 @@ def names_of(operator: str) -> list[str]:
 
 def place_of(name: str) -> tuple[str, str]:
     """Namespace and function name, as ``("contrib", "quadratic")`` or ``("op", "relu")``."""
-    return _home(name)
+    return home_of(name)
 
 
 def call_of(name: str, module: str = "nd") -> str:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from .. import ndarray, symbol
 from ..ndarray import _contrib, _contrib_updates
 from ..ndarray._methods import fluent_names
+from ..ndarray._register import HANDWRITTEN
 from ..symbol import _control_flow
 from .registry import facts, names_of, operators, place_of
 
@@ -69,7 +70,7 @@ def stub(module: str, namespace: str) -> str:
             home, short = place_of(name)
             if home == namespace and _is_name(short):
                 functions[short] = _function(name, short, array)
-    handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
+    handwritten = HANDWRITTEN if module == "ndarray" else set(vars(symbol))
     public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
     by_hand = _WRITTEN.get((module, namespace), ())
     written = {name: file.__name__.rpartition(".")[2] for file in by_hand for name in file.__all__}
@@ -87,7 +88,7 @@ def methods_stub() -> str:
         signature = inspect.signature(getattr(ndarray.NDArray, name))
         # The defaults at run time are of another type than the values: all are `Any`.
         shown = ", ".join(_parameter(p) for p in signature.parameters.values())
-        result = "Any" if name in ndarray._HANDWRITTEN else _result(name, "NDArray")
+        result = "Any" if name in HANDWRITTEN else _result(name, "NDArray")
         lines.append(f"    def {name}({shown}) -> {result}: ...")
     return _file("_core", "NDArray", lines)
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .. import ndarray as nd
 from ..base import MXNetError, file_error
 from ..ndarray import NDArray, array
+from ..ndarray._register import call
 
 
 def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: NDArray | None = None) -> NDArray:
@@ -112,7 +112,7 @@ def imresize(src: NDArray, w: int, h: int, interp: int = 1, out: NDArray | None 
     >>> mx.image.imresize(mx.nd.ones((4, 6, 3), dtype="uint8"), 3, 2).shape
     (2, 3, 3)
     """
-    return nd._internal._cvimresize(src, w=int(w), h=int(h), interp=int(interp), out=out)
+    return call("_cvimresize", src, w=int(w), h=int(h), interp=int(interp), out=out)
 
 
 def copyMakeBorder(src: NDArray, *args: Any, **kwargs: Any) -> NDArray:
@@ -121,7 +121,7 @@ def copyMakeBorder(src: NDArray, *args: Any, **kwargs: Any) -> NDArray:
     `type` is 0 for a constant, `value`, 1 for the pixels of the edge, 2 for the mirror image, 3 for
     the opposite side, 4 for the mirror image without the edge.
     """
-    return nd._internal._cvcopyMakeBorder(src, *args, **kwargs)
+    return call("_cvcopyMakeBorder", src, *args, **kwargs)
 
 
 def choose_interp(interp: int, sizes: Sequence[int] = ()) -> int:

@@ -16,13 +16,10 @@ from .._fluent import add_fluent as _add_fluent
 from .._operators import registry as _registry
 from ..base import _Null
 
-# Functions written by hand, which the registry's functions of the same name do not replace.
-_HANDWRITTEN: set[str] = set()
-
 if TYPE_CHECKING:  # stubs of what `__getattr__` makes
     from .op import *  # noqa: F403
 
-from . import (  # noqa: E402
+from . import (
     _arithmetic,
     _creation,
     _io,
@@ -31,19 +28,18 @@ from . import (  # noqa: E402
     ndarray,
     random,
 )
-from ._arithmetic import *  # noqa: E402, F403
-from ._cached_op import CachedOp  # noqa: E402
-from ._creation import *  # noqa: E402, F403
-from ._io import *  # noqa: E402, F403
-from ._register import _internal as _internal  # noqa: E402
-from ._register import contrib as contrib  # noqa: E402
-from ._register import image as image  # noqa: E402
-from ._register import linalg as linalg  # noqa: E402
-from ._register import op as op  # noqa: E402
-from ._register import sparse as sparse  # noqa: E402
-
-_DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX = ndarray._DTYPE_MX_TO_NP, ndarray._DTYPE_NP_TO_MX
-_GRAD_REQ_MAP, _STORAGE_TYPE_STR_TO_ID = ndarray._GRAD_REQ_MAP, ndarray._STORAGE_TYPE_STR_TO_ID
+from ._arithmetic import *  # noqa: F403
+from ._cached_op import CachedOp
+from ._creation import *  # noqa: F403
+from ._io import *  # noqa: F403
+from ._register import _internal as _internal
+from ._register import contrib as contrib
+from ._register import image as image
+from ._register import linalg as linalg
+from ._register import op as op
+from ._register import sparse as sparse
+from .ndarray import _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX
+from .ndarray import _GRAD_REQ_MAP, _STORAGE_TYPE_STR_TO_ID
 
 
 def __getattr__(name: str) -> Any:
@@ -61,6 +57,6 @@ def __dir__() -> list[str]:
 
 
 for _module in (_arithmetic, _creation, _io):
-    _HANDWRITTEN.update(_module.__all__)
+    _register.HANDWRITTEN.update(_module.__all__)
 del _module
 _add_fluent(NDArray, _sys.modules[__name__], _methods.FLUENT)

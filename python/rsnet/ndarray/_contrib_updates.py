@@ -4,12 +4,12 @@ or many at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .._core import NDArray
 from ._creation import full
-from ._register import _internal
+from ._register import call
 
 __all__ = [
     "adamw_update",
@@ -19,8 +19,6 @@ __all__ = [
     "multi_mp_adamw_update",
     "multi_mp_lamb_update",
 ]
-
-_operators: Any = _internal  # a module that is filled at run time
 
 
 def _factor(rescale_grad: Any, weight: NDArray) -> NDArray:
@@ -72,7 +70,7 @@ def adamw_update(
     True
     """
     factor = _factor(rescale_grad, weight)
-    return _operators._adamw_update(weight, grad, mean, var, factor, lr=lr, eta=eta, **kwargs)
+    return call("_adamw_update", weight, grad, mean, var, factor, lr=lr, eta=eta, **kwargs)
 
 
 def mp_adamw_update(
@@ -98,7 +96,7 @@ def mp_adamw_update(
     True
     """
     arrays = (weight, grad, mean, var, weight32, _factor(rescale_grad, weight))
-    return _operators._mp_adamw_update(*arrays, lr=lr, eta=eta, **kwargs)
+    return call("_mp_adamw_update", *arrays, lr=lr, eta=eta, **kwargs)
 
 
 def multi_adamw_update(
@@ -123,7 +121,7 @@ def multi_adamw_update(
     >>> bool((w[0].asnumpy() < 1).all())
     True
     """
-    operator, lists = _operators._multi_adamw_update, (weights, grads, mean, var)
+    operator, lists = "_multi_adamw_update", (weights, grads, mean, var)
     return _multi_adamw(operator, lists, rescale_grad, (lrs, wds, etas), size, kwargs)
 
 
@@ -153,12 +151,12 @@ def multi_mp_adamw_update(
     >>> bool((copy.asnumpy() < 1).all())
     True
     """
-    operator, lists = _operators._multi_mp_adamw_update, (weights, grads, mean, var, weights32)
+    operator, lists = "_multi_mp_adamw_update", (weights, grads, mean, var, weights32)
     return _multi_adamw(operator, lists, rescale_grad, (lrs, wds, etas), size, kwargs)
 
 
 def _multi_adamw(
-    operator: Callable[..., Any],
+    operator: str,
     lists: Sequence[Sequence[NDArray]],
     rescale_grad: Any,
     rates: Sequence[Sequence[float]],
@@ -169,7 +167,7 @@ def _multi_adamw(
     weights = lists[0]
     arrays = [*_turns(*lists), _factor(rescale_grad, weights[0])]
     count = size or len(weights)
-    return operator(*arrays, num_weights=count, lrs=lrs, wds=wds, etas=etas, **kwargs)
+    return call(operator, *arrays, num_weights=count, lrs=lrs, wds=wds, etas=etas, **kwargs)
 
 
 def multi_lamb_update(
@@ -193,7 +191,8 @@ def multi_lamb_update(
     >>> w[0].asnumpy().round(3).tolist()
     [0.5, 0.5]
     """
-    return _operators._multi_lamb_update(
+    return call(
+        "_multi_lamb_update",
         *_turns(weights, grads, mean, var),
         learning_rates=tuple(lrs),
         wds=tuple(wds),
@@ -228,7 +227,8 @@ def multi_mp_lamb_update(
     >>> bool((copy.asnumpy() < 1).all())
     True
     """
-    return _operators._multi_mp_lamb_update(
+    return call(
+        "_multi_mp_lamb_update",
         *_turns(weights, grads, mean, var, weights32),
         learning_rates=tuple(lrs),
         wds=tuple(wds),

@@ -21,8 +21,11 @@ from ..base import _Null
 _PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
 _PACKAGE = "rsnet.ndarray"
 
+#: Functions of `nd` written by hand, which the registry's functions of a name do not replace.
+HANDWRITTEN: set[str] = set()
 
-def _home(name: str) -> tuple[str, str]:
+
+def home_of(name: str) -> tuple[str, str]:
     """Module and function name of operator `name`."""
     for prefix in _PREFIXES:
         if name.startswith(prefix):
@@ -54,13 +57,13 @@ def _operator(namespace: str, short: str) -> str | None:
     """The operator whose function has the name `short` in a namespace, or None."""
     prefix = {"op": "", "_internal": "", "random": "_random_"}.get(namespace, f"_{namespace}_")
     name = prefix + short
-    is_here = _home(name) == (namespace, short) and not short.startswith(("__", "_backward"))
+    is_here = home_of(name) == (namespace, short) and not short.startswith(("__", "_backward"))
     return name if is_here and registry.version(name) is not None else None
 
 
 def names(module: types.ModuleType, namespace: str) -> list[str]:
     """The names in the module of a namespace: those of its operators as well."""
-    places = (_home(name) for name in registry.names() if not name.startswith("_backward"))
+    places = (home_of(name) for name in registry.names() if not name.startswith("_backward"))
     written = WRITTEN.get(namespace, ())
     return sorted({*vars(module), *written, *(at for home, at in places if home == namespace)})
 
@@ -111,9 +114,14 @@ else:
 _internal, sparse = map(_namespace, ("_internal", "sparse"))
 
 
+def call(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Calls the function of an operator, whatever its name begins with."""
+    return getattr(_internal, name)(*args, **kwargs)
+
+
 def hidden_by(name: str) -> str | None:
     """The object other than an operator under this name in ``nd`` or ``sym``, or None."""
-    home, short = _home(name)
+    home, short = home_of(name)
     if home != "op" or _operator(home, short) is not None:
         return None
     for package in (_PACKAGE, "rsnet.symbol"):
@@ -124,14 +132,13 @@ def hidden_by(name: str) -> str | None:
 
 def add_function(name: str) -> Any:
     """Makes the function of operator `name`; replaces one that is there."""
-    home, short = _home(name)
+    home, short = home_of(name)
     public = home == "op"
     module = sys.modules[f"{_PACKAGE}.{home}"]
     function = _core.make_function(name, short, _PACKAGE if public else module.__name__)
     setattr(module, short, function)
-    package = sys.modules[_PACKAGE]
-    if public and short not in package._HANDWRITTEN:
-        setattr(package, short, function)
+    if public and short not in HANDWRITTEN:
+        setattr(sys.modules[_PACKAGE], short, function)
     return function
 
 

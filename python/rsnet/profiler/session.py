@@ -393,7 +393,7 @@ def _in_child() -> None:
     global _lock
     # The writing thread and the holder of the lock exist in the parent only.
     _lock = threading.RLock()
-    _writer._end = None
+    _writer.forget()
 
 
 atexit.register(_at_exit)

@@ -30,6 +30,10 @@ class Writer:
             self._end.set()
             self._end = None
 
+    def forget(self) -> None:
+        """In a forked process, where the thread does not exist."""
+        self._end = None
+
     @staticmethod
     def _run(end: threading.Event, period_s: float) -> None:
         while not end.wait(period_s):
