@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -52,7 +53,8 @@ class PrefetchingIter(BatchesOfOthers):
         self.rename_data, self.rename_label = rename_data, rename_label
         self.n_iter = len(self.iters)
         self._threads: ThreadPoolExecutor | None = None
-        self._upcoming: list[Future[DataBatch | None]] = []
+        self._upcoming: list[_Upcoming] = []
+        self._owner = os.getpid()
 
     def _descs(self, which: str, names: Any) -> list[DataDesc]:
         found = []
@@ -76,12 +78,26 @@ class PrefetchingIter(BatchesOfOthers):
         """Starts to make the next batch. Threads are made on first use, so a fork has none."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
-        self._upcoming = [self._threads.submit(next, iter(i), None) for i in self.iters]
+        self._upcoming = [_Upcoming(source, self._threads) for source in self.iters]
+
+    def _adopt(self) -> None:
+        """In a forked process, which has the iterators without their threads: makes anew what the
+        threads had not made.
+        """
+        if self._owner == os.getpid():
+            return
+        self._owner = os.getpid()
+        threads = self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
+        self._upcoming = [
+            upcoming if upcoming.made else _Upcoming(upcoming.source, threads)
+            for upcoming in self._upcoming
+        ]
 
     def reset(self) -> None:
         """Begins again, with the first batch on its way."""
-        for future in self._upcoming:
-            future.exception()  # the iterator is in use until its thread is done
+        self._adopt()
+        for upcoming in self._upcoming:
+            upcoming.wait()  # the iterator is in use until its thread is done
         self.current_batch = None
         for source in self.iters:
             source.reset()
@@ -95,11 +111,11 @@ class PrefetchingIter(BatchesOfOthers):
         ValueError
             The iterators differ in their number of batches or in padding.
         """
+        self._adopt()
         if not self._upcoming:
             self._fetch()
-        batches = [future.result() for future in self._upcoming]
+        batches = [upcoming.result() for upcoming in self._upcoming]
         if all(batch is None for batch in batches):
-            self._upcoming = [_done(None) for _ in self.iters]
             return False
         parts = [b for b in batches if b is not None]
         if len(parts) != self.n_iter:
@@ -121,7 +137,25 @@ class PrefetchingIter(BatchesOfOthers):
         return True
 
 
-def _done(value: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(value)
-    return future
+class _Upcoming:
+    """The next batch of an iterator, on its way in a thread; None at the end of the data."""
+
+    def __init__(self, source: Any, threads: ThreadPoolExecutor) -> None:
+        self.source = source
+        #: The batch, once it is there: a fork can read it, and no lock that the thread may hold.
+        self.made: list[DataBatch | None] = []
+        self._future: Future[None] = threads.submit(self._make)
+
+    def _make(self) -> None:
+        self.made.append(next(iter(self.source), None))
+
+    def wait(self) -> None:
+        """Until the thread has ended, with or without a batch."""
+        if not self.made:
+            self._future.exception()
+
+    def result(self) -> DataBatch | None:
+        """The batch, or what the iterator raised."""
+        if not self.made:
+            self._future.result()
+        return self.made[0]
