@@ -1,5 +1,7 @@
 """Optimizers with rates of their own, under a schedule: the numbers of MXNet 1.9.1."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,11 @@ def test_lars_takes_weights_of_any_device():
     for i, weight in enumerate(weights):
         update(i, weight * 1, weight)
         assert weight.context == mx.cpu(1) and (weight.asnumpy() < 1).all()
+
+
+@pytest.mark.parametrize("other", [7, [1], (1, 2, 3), ({}, 1, 2)])
+def test_pickles_of_something_else_are_no_states(other):
+    update = mx.optimizer.get_updater(mx.optimizer.SGD())
+    with pytest.raises(ValueError, match="these are no states of an optimizer: a "):
+        update.set_states(pickle.dumps(other))
+    assert update.states == {}

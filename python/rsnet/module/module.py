@@ -11,7 +11,7 @@ from .. import initializer as init
 from .. import optimizer as opt
 from .._checkpoint import load_checkpoint
 from .._warnings import warn
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from ..io import DataDesc
 from ..ndarray import NDArray
 from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
@@ -87,6 +87,8 @@ class Module(BaseModule):
                 f"work_load_list has {len(self._work_load_list)} entries, "
                 f"expected {len(self._context)}: one a context"
             )
+        if not hasattr(symbol, "list_arguments"):
+            raise TypeError(f"invalid symbol {shown(symbol)}: expected a Symbol")
         self._symbol = symbol
         self._data_names = list(data_names or [])
         self._label_names = list(label_names or [])

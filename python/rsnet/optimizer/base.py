@@ -438,10 +438,12 @@ class Updater:
             loaded = loads(states)
         except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
             raise ValueError(f"these are no states of an optimizer: {error}") from error
-        if isinstance(loaded, tuple):
-            self.states, self.optimizer = loaded
-        else:
-            self.states = loaded
+        found, *optimizer = loaded if isinstance(loaded, tuple) else (loaded,)
+        if not isinstance(found, dict) or len(optimizer) > 1:
+            raise ValueError(f"these are no states of an optimizer: a {type(loaded).__name__}")
+        self.states = found
+        if optimizer:
+            self.optimizer = optimizer[0]
         self.states_synced = dict.fromkeys(self.states, False)
 
 
