@@ -377,7 +377,7 @@ class Module(BaseModule):
         )
         if store is not None and self._compression_params:
             store.set_gradient_compression(self._compression_params)
-        self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names)
+        self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names, names)
         self._update.start(group.param_arrays, self._arg_params)
         self.optimizer_initialized = True
         if self._preload_opt_states is not None:
