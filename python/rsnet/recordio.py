@@ -242,7 +242,7 @@ class MXIndexedRecordIO(MXRecordIO):
                 for number, line in enumerate(file, start=1):
                     key, _, offset = line.strip().partition("\t")
                     try:
-                        self.idx[self.key_type(key)] = int(offset)
+                        self.idx[self.key_type(key)] = _offset(offset)
                     except ValueError as error:
                         raise MXNetError(
                             f"{self.idx_path}:{number}: expected a key and an offset: {error}"
@@ -268,10 +268,24 @@ class MXIndexedRecordIO(MXRecordIO):
         """
         self._handle(False).seek(self.idx[idx])
 
-    def read_idx(self, idx: Any) -> bytes | None:
-        """The payload of the record of a key."""
+    def read_idx(self, idx: Any) -> bytes:
+        """The payload of the record of a key.
+
+        Raises
+        ------
+        KeyError
+            The index does not have the key.
+        MXNetError
+            The file is damaged, or ends before the record.
+        """
         self.seek(idx)
-        return self.read()
+        payload = self.read()
+        if payload is None:
+            raise MXNetError(
+                f"{self.idx_path}: invalid offset {self.idx[idx]} of record {idx}: expected less "
+                f"than {os.path.getsize(self.uri)}, the bytes of {self.uri}"
+            )
+        return payload
 
     def write_idx(self, idx: Any, buf: bytes) -> None:
         """Appends one record under a key."""
@@ -281,6 +295,14 @@ class MXIndexedRecordIO(MXRecordIO):
         self._index.append(f"{key}\t{offset}\n")
         self.idx[key] = offset
         self.keys.append(key)
+
+
+def _offset(text: str) -> int:
+    """A place in a file."""
+    offset = int(text)
+    if offset < 0:
+        raise ValueError(f"invalid offset {offset}: expected at least 0")
+    return offset
 
 
 def pack(header: IRHeader | Iterable[Any], s: bytes) -> bytes:

@@ -282,3 +282,11 @@ def test_a_hybrid_network_with_a_part_that_is_frozen():
         train(net, trainer, 2)
     assert (net[0].weight.data().asnumpy() == frozen).all()
     assert (net[1].weight.data().asnumpy() != free).any()
+
+
+@pytest.mark.parametrize(("size", "error"), [(0, ValueError), ("a", TypeError), (None, TypeError)])
+def test_a_step_names_a_size_that_is_none(size, error):
+    net = small()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    with pytest.raises(error, match=f"invalid batch_size {size!r}: expected a number greater than"):
+        trainer.step(size)

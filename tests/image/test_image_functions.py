@@ -272,6 +272,20 @@ def test_damaged_images_are_skipped_and_counted(tmp_path):
     assert it.skipped == 1
 
 
+@pytest.mark.parametrize("index", [False, True])
+def test_records_that_are_too_short_are_named(tmp_path, index):
+    idx, rec = str(tmp_path / "x.idx"), str(tmp_path / "x.rec")
+    first = mx.recordio.pack((0, 1.0, 0, 0), encoded(picture(20, 20), "png"))
+    with mx.recordio.MXIndexedRecordIO(idx, rec, "w") as file:
+        file.write_idx(0, first)
+        file.write_idx(1, b"abc")
+    where = {"path_imgrec": rec} | ({"path_imgidx": idx} if index else {})
+    it = mx.image.ImageIter(2, (3, 20, 20), **where)
+    says = "of id 1" if index else f"at offset {len(mx.recordio.encode(first))}"
+    with pytest.raises(mx.MXNetError, match=rf"x\.rec: the record {says}: a payload of 3 bytes"):
+        it.next()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -137,7 +137,9 @@ def test_integers(rec):
     want = np.rint(plain - np.array([99.4, 100, 240]).reshape(3, 1, 1)).clip(-128, 127)
     np.testing.assert_array_equal(centred.next().data[0].asnumpy(), want.astype("int8"))
     for dtype in ("uint8", "float16", "float64", "int32"):
-        got = make(rec, dtype=dtype).next().data[0]
+        batches = make(rec, dtype=dtype)
+        got = batches.next().data[0]
+        assert batches.provide_data[0].dtype is got.dtype
         assert got.dtype is np.dtype(dtype).type
         np.testing.assert_array_equal(got.asnumpy(), plain.astype(dtype))
     with pytest.warns(UserWarning, match="mean_r"):

@@ -141,6 +141,19 @@ def test_the_names_of_csv_are_those_of_a_module_and_its_rows_have_numbers(tmp_pa
     assert batches.getlabel().shape == (2,)
 
 
+def test_integers_of_csv_have_integers_as_labels(tmp_path):
+    data, label = tmp_path / "x.csv", tmp_path / "y.csv"
+    data.write_text("1\n2\n")
+    label.write_text("16777217\n3\n")  # the first is no float32
+    files = {"data_csv": str(data), "label_csv": str(label), "data_shape": (1,)}
+    batches = mx.io.CSVIter(batch_size=2, dtype="int32", **files)
+    assert {d.dtype for d in batches.provide_data + batches.provide_label} == {np.int32}
+    (batch,) = list(batches)
+    assert batch.data[0].dtype is np.int32
+    assert batch.label[0].dtype is np.int32
+    assert batch.label[0].asnumpy().tolist() == [16777217, 3]
+
+
 def test_rows_of_libsvm(tmp_path):
     path = tmp_path / "x.svm"
     path.write_text("1 0:0.5 3:2\n-1 1:4  # a comment\n2\n")
@@ -289,6 +302,21 @@ def test_indexed_records(tmp_path):
         assert file.read_idx(30) == b"\3\3\3" and file.read_idx(0) == b""
         with pytest.raises(KeyError):
             file.read_idx(7)
+
+
+def test_indices_that_lead_out_of_the_file(tmp_path):
+    idx, rec = tmp_path / "x.idx", tmp_path / "x.rec"
+    with recordio.MXRecordIO(str(rec), "w") as file:
+        file.write(b"abcd")
+    idx.write_text("0\t0\n1\t12\n")
+    with recordio.MXIndexedRecordIO(str(idx), str(rec), "r") as file:
+        assert file.read_idx(0) == b"abcd"
+        says = r"x\.idx: invalid offset 12 of record 1: expected less than 12, .*x\.rec"
+        with pytest.raises(MXNetError, match=says):
+            file.read_idx(1)
+    idx.write_text("0\t-4\n")
+    with pytest.raises(MXNetError, match=r"x\.idx:1: invalid offset -4"):
+        recordio.MXIndexedRecordIO(str(idx), str(rec), "r")
 
 
 def test_headers():

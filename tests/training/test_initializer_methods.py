@@ -84,6 +84,18 @@ def test_global_init_is_the_initializer_that_was_called():
     assert desc.global_init is outer
 
 
+@pytest.mark.parametrize("kind", [list, np.array, mx.nd.array])
+def test_constants_of_arrays_can_be_stored(kind):
+    text = mx.init.Constant(kind([1.0, 2.0])).dumps()
+    assert text == '["constant", {"value": [1.0, 2.0]}]'
+    weight = mx.nd.zeros((2,))
+    mx.init.Xavier()(mx.init.InitDesc("fc_weight", {"__init__": text}), weight)
+    assert weight.asnumpy().tolist() == [1, 2]
+    assert mx.init.Uniform(np.float64(0.5)).dumps() == '["uniform", {"scale": 0.5}]'
+    with pytest.raises(TypeError, match="invalid argument .* of an initializer"):
+        mx.init.Constant(object()).dumps()
+
+
 def test_verbosity(caplog):
     caplog.set_level(logging.INFO)
     init = mx.init.One().set_verbosity(True, lambda arr: f"{arr.size} values")

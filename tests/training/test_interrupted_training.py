@@ -226,3 +226,37 @@ def test_a_program_may_fork_after_fit_and_train_in_both():
         assert os.waitpid(child, 0)[1] == 0
         print("both")
     """) == "both"  # fmt: skip
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_reads_on_where_a_prefetching_iterator_was():
+    """The batch that is being made at the fork comes next in both processes."""
+    assert printed("""
+        import os, signal, threading
+        import numpy as np
+        import rsnet as mx
+
+        class Slow(mx.io.NDArrayIter):
+            go_on = threading.Event()
+            calls = 0
+
+            def next(self):
+                self.calls += 1
+                if self.calls == 3:
+                    self.go_on.wait()
+                return super().next()
+
+        rows = mx.io.PrefetchingIter([Slow(np.arange(12.0), batch_size=3) for _ in "ab"])
+        next(rows), next(rows)  # the third waits
+        child = os.fork()
+        Slow.go_on.set()
+        if not child:
+            signal.alarm(60)
+        found = [batch.data[1].asnumpy()[0] for batch in rows]
+        rows.reset()
+        found += [len(list(rows))]
+        if not child:
+            os._exit(0 if found == [6, 9, 4] else 1)
+        print(*map(int, found), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """) == "6 9 4 0"  # fmt: skip

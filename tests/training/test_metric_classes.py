@@ -146,3 +146,16 @@ def test_arrays_by_name():
     one, two = mx.nd.array([1.0]), mx.nd.array([3.0])
     metric.update_dict({"b": one, "c": two}, {"a": two, "d": one})
     assert metric.get() == ("mse", 4.0)
+
+
+def test_labels_that_are_no_number():
+    """NaN is no class: wrong for a share of correct rows, an error where its probability counts."""
+    label, pred = mx.nd.array([0, np.nan]), mx.nd.array([[0.9, 0.1], [0.9, 0.1]])
+    for name in ("acc", mx.metric.TopKAccuracy(2)):
+        metric = mx.metric.create(name)
+        metric.update([label], [pred])
+        assert metric.get()[1] == 0.5
+    with pytest.raises(IndexError, match="metric 'cross-entropy': invalid label nan: expected 0"):
+        mx.metric.CrossEntropy().update([label], [pred])
+    with pytest.raises(IndexError, match="invalid label 7: expected 0 to 1"):
+        mx.metric.CrossEntropy().update([mx.nd.array([0, 7])], [pred])

@@ -33,6 +33,15 @@ def test_steps_out_of_order_say_what_is_missing():
         (lambda: bound().bind([("x", (4, 6))], force_rebind=True), ValueError, "data_names"),
         (lambda: bound().bind([3], force_rebind=True), TypeError, "invalid shape 3"),
         (lambda: mx.mod.Module(mlp(), work_load_list=[1, 2]), ValueError, "one a context"),
+        (lambda: trained(module={"work_load_list": [0]}), ValueError, r"invalid work_load_list \[0\]"),
+        (
+            lambda: trained(module={"work_load_list": [-1, 2], "context": [mx.cpu(0), mx.cpu(1)]}),
+            ValueError, r"invalid work_load_list \[-1, 2\]: expected numbers greater than 0",
+        ),
+        (lambda: mx.mod.Module(None), TypeError, "invalid symbol None: expected a Symbol"),
+        (lambda: mx.mod.Module([mlp()]), TypeError, "invalid symbol .*: expected a Symbol"),
+        (lambda: mx.mod.Module(mlp()).fit(batches(), num_epoch="3"), TypeError, "num_epoch '3'"),
+        (lambda: trained(begin_epoch=0.5), TypeError, "fit: invalid begin_epoch 0.5"),
         (lambda: trained(sparse_row_id_fn=len), NotImplementedError, "sparse"),
         (lambda: trained(kvstore="dist_sync"), NotImplementedError, "mpi4py"),
         (lambda: trained(optimizer=3), TypeError, "expected a name or an Optimizer"),
@@ -52,6 +61,8 @@ def test_a_wrong_batch_is_named():
     mod.init_params()
     with pytest.raises(ValueError, match="2 data arrays, expected 1"):
         mod.forward(mx.io.DataBatch([nd.ones((4, 6)), nd.ones((4, 6))], [nd.ones((4,))]))
+    with pytest.raises(TypeError, match="invalid data of the batch None: expected a list"):
+        mod.forward(mx.io.DataBatch(None, [nd.ones((4,))]))
     with pytest.raises(mx.MXNetError, match="fc1"):
         mod.forward(mx.io.DataBatch([nd.ones((4, 5))], [nd.ones((4,))]))
 

@@ -194,6 +194,8 @@ def test_names_are_those_of_mxnet():
     assert [s.list_outputs() for s in states] == [["l_t1_out_output"], ["l_t1_state_output"]]
     begin = rnn.GRUCell(H, prefix="g_").begin_state(func=sym.Variable)
     assert [s.name for s in begin] == ["g_begin_state_0"]
+    begin = rnn.GRUCell(H).begin_state(func=sym.ones, shape=(2, H))  # instead of the cell's own
+    assert begin[0].infer_shape()[1] == [(2, H)]
     both = rnn.BidirectionalCell(rnn.GRUCell(3, prefix="a_"), rnn.GRUCell(3, prefix="b_"))
     outputs, states = both.unroll(2, sym.Variable("data"), merge_outputs=False)
     assert [o.name for o in outputs] == ["bi_t0", "bi_t1"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import optimizer as opt
 from .._pytorch_names import HINTS
-from ..base import MXNetError, add_foreign_names
+from ..base import MXNetError, add_foreign_names, shown
 from ..context import Context
 from ..module.updates import choose_store
 from ..optimizer.base import load_states
@@ -222,7 +222,13 @@ class Trainer:
     def _start(self, batch_size: float) -> None:
         if self._params_to_init or not self._kv_initialized:
             self._init_params()
-        self._check_and_rescale_grad(self._scale / batch_size)
+        try:
+            scale = self._scale / batch_size
+        except (TypeError, ZeroDivisionError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            given = shown(batch_size)
+            raise kind(f"invalid batch_size {given}: expected a number greater than 0") from error
+        self._check_and_rescale_grad(scale)
 
     def _check_and_rescale_grad(self, scale: float) -> None:
         # A store that updates weights has this very optimizer.

@@ -50,6 +50,14 @@ def read_list(path: str) -> dict[int, _Listed]:
     return listed
 
 
+def _unpacked(payload: bytes, record: str) -> tuple[recordio.IRHeader, bytes]:
+    """Header and image of a record, which errors name."""
+    try:
+        return recordio.unpack(payload)
+    except MXNetError as error:
+        raise MXNetError(f"{record}: {error}") from error
+
+
 class ImageIter(DataIter):
     """Batches of images from a record file, a list file or a list.
 
@@ -223,10 +231,13 @@ class ImageIter(DataIter):
             There is none.
         """
         if self.seq is None:
-            payload = self.imgrec.read() if self.imgrec is not None else None
+            if self.imgrec is None:
+                raise StopIteration
+            offset = self.imgrec.tell()
+            payload = self.imgrec.read()
             if payload is None:
                 raise StopIteration
-            header, image = recordio.unpack(payload)
+            header, image = _unpacked(payload, f"{self.imgrec.uri}: the record at offset {offset}")
             return header.label, image
         if self.cur >= len(self.seq):
             raise StopIteration
@@ -238,7 +249,8 @@ class ImageIter(DataIter):
                     f"invalid id {key} of the list: expected one of a record in "
                     f"{self.imgrec.idx_path}"
                 )
-            header, image = recordio.unpack(self.imgrec.read_idx(key) or b"")
+            payload = self.imgrec.read_idx(key)
+            header, image = _unpacked(payload, f"{self.imgrec.uri}: the record of id {key}")
             return (header.label if self.imglist is None else self.imglist[key][0]), image
         label, path = self.imglist[key]  # type: ignore[index]
         return label, self.read_image(path)

@@ -85,6 +85,15 @@ def check_name(name: str) -> None:
         _named(name)
 
 
+def _plain(value: Any) -> Any:
+    """An array, or a number of NumPy's, as JSON can have it."""
+    if isinstance(value, NDArray):
+        value = value.asnumpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    raise TypeError(f"invalid argument {value!r} of an initializer: expected what JSON can have")
+
+
 class Initializer:
     """Base class: selects a method by the name of a parameter.
 
@@ -117,7 +126,7 @@ class Initializer:
 
     def dumps(self) -> str:
         """JSON text from which `create` makes an equal initializer."""
-        return json.dumps([type(self).__name__.lower(), self._kwargs])
+        return json.dumps([type(self).__name__.lower(), self._kwargs], default=_plain)
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v!r}" for k, v in self._kwargs.items())

@@ -93,7 +93,8 @@ class _RowIter(MXDataIter):
     @property
     def provide_label(self) -> list[DataDesc]:
         """Name and shape of the labels of a batch."""
-        return [DataDesc(self._names[1], (self.batch_size, *self._label.shape[1:]))]
+        shape = (self.batch_size, *self._label.shape[1:])
+        return [DataDesc(self._names[1], shape, np.dtype(self._dtype).type)]
 
     def getdata(self) -> NDArray:
         """The data of the current batch."""
@@ -101,7 +102,7 @@ class _RowIter(MXDataIter):
 
     def getlabel(self) -> NDArray:
         """The labels of the current batch."""
-        return array(self._label[self._rows], dtype="float32")
+        return array(self._label[self._rows], dtype=self._dtype)
 
     def getpad(self) -> int:
         """How many of the last rows are padding."""
@@ -232,6 +233,7 @@ class CSVIter(_RoundIter):
         it is filled all the same, and `pad` says that the rows do not count.
     data_name, label_name : str
     dtype : {'float32', 'int32', 'int64'}
+        That of the data and of the labels.
 
     Raises
     ------
@@ -256,9 +258,9 @@ class CSVIter(_RoundIter):
         _only("CSVIter", unused, ("prefetch_buffer", "ctx"))
         dtype = dtype or "float32"
         data = _read_csv(data_csv, data_shape, dtype)
-        label = np.zeros((len(data), *label_shape), "float32")
+        label = np.zeros((len(data), *label_shape), dtype)
         if label_csv != "NULL":
-            label = _read_csv(label_csv, label_shape, "float32")
+            label = _read_csv(label_csv, label_shape, dtype)
         if len(label) != len(data):
             raise MXNetError(
                 f"{label_csv} has {len(label)} rows, expected {len(data)}, as {data_csv}"

@@ -62,6 +62,8 @@ class ImageRecords(MXDataIter):
         self._loader = _core.ImageLoader(known, detects, "float32" if self._rounds else dtype, mean)
         shape, labels = self._loader.data_shape, self._loader.label_shape
         super().__init__(shape[0])
+        made = known.get("dtype")
+        dtype = dtype if made in (None, "None") or self._rounds else made
         self.provide_data = [DataDesc(data_name, shape, np.dtype(dtype).type)]
         self.provide_label = [DataDesc(label_name, labels, np.float32)]
         self._batch: DataBatch | None = None

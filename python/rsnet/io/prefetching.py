@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -52,8 +53,9 @@ class PrefetchingIter(BatchesOfOthers):
         self.rename_data, self.rename_label = rename_data, rename_label
         self.n_iter = len(self.iters)
         self._threads: ThreadPoolExecutor | None = None
-        self._upcoming: list[Future[DataBatch | None]] = []
+        self._upcoming: list[_Upcoming] = []
         self._sources: list[Iterator[DataBatch]] = []  # the passes over `iters` that are under way
+        self._owner = os.getpid()
 
     def _descs(self, which: str, names: Any) -> list[DataDesc]:
         found = []
@@ -78,12 +80,26 @@ class PrefetchingIter(BatchesOfOthers):
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
         self._sources = self._sources or [iter(source) for source in self.iters]
-        self._upcoming = [self._threads.submit(next, source, None) for source in self._sources]
+        self._upcoming = [_Upcoming(source, self._threads) for source in self._sources]
+
+    def _adopt(self) -> None:
+        """In a forked process, which has the iterators without their threads: makes anew what the
+        threads had not made.
+        """
+        if self._owner == os.getpid():
+            return
+        self._owner = os.getpid()
+        threads = self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
+        self._upcoming = [
+            upcoming if upcoming.made else _Upcoming(upcoming.source, threads)
+            for upcoming in self._upcoming
+        ]
 
     def reset(self) -> None:
         """Begins again, with the first batch on its way."""
-        for future in self._upcoming:
-            future.exception()  # the iterator is in use until its thread is done
+        self._adopt()
+        for upcoming in self._upcoming:
+            upcoming.wait()  # the iterator is in use until its thread is done
         self.current_batch = None
         self._sources = []
         for source in self.iters:
@@ -98,11 +114,11 @@ class PrefetchingIter(BatchesOfOthers):
         ValueError
             The iterators differ in their number of batches or in padding.
         """
+        self._adopt()
         if not self._upcoming:
             self._fetch()
-        batches = [future.result() for future in self._upcoming]
+        batches = [upcoming.result() for upcoming in self._upcoming]
         if all(batch is None for batch in batches):
-            self._upcoming = [_done(None) for _ in self.iters]
             return False
         parts = [b for b in batches if b is not None]
         if len(parts) != self.n_iter:
@@ -129,7 +145,25 @@ def _described(pair: Any) -> DataDesc:
     return pair if isinstance(pair, DataDesc) else DataDesc(*pair)
 
 
-def _done(value: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(value)
-    return future
+class _Upcoming:
+    """The next batch of an iterator, on its way in a thread; None at the end of the data."""
+
+    def __init__(self, source: Iterator[DataBatch], threads: ThreadPoolExecutor) -> None:
+        self.source = source
+        #: The batch, once it is there: a fork can read it, and no lock that the thread may hold.
+        self.made: list[DataBatch | None] = []
+        self._future: Future[None] = threads.submit(self._make)
+
+    def _make(self) -> None:
+        self.made.append(next(self.source, None))
+
+    def wait(self) -> None:
+        """Until the thread has ended, with or without a batch."""
+        if not self.made:
+            self._future.exception()
+
+    def result(self) -> DataBatch | None:
+        """The batch, or what the iterator raised."""
+        if not self.made:
+            self._future.result()
+        return self.made[0]

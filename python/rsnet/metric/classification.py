@@ -23,6 +23,12 @@ __all__ = [
 ]
 
 
+def _as_integers(values: numpy.ndarray, dtype: str = "int64") -> numpy.ndarray:
+    """Labels or predictions as numbers of classes; NaN and infinity become no class."""
+    with numpy.errstate(invalid="ignore"):
+        return values.astype(dtype).ravel()
+
+
 @register("acc")
 class Accuracy(PairMetric):
     """Share of correct classes. A prediction of another shape than its label is argmaxed over
@@ -49,7 +55,7 @@ class Accuracy(PairMetric):
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         if pred.shape != label.shape:
             pred = pred.argmax(self.axis)
-        label, pred = label.astype("int32").ravel(), pred.astype("int32").ravel()
+        label, pred = _as_integers(label, "int32"), _as_integers(pred, "int32")
         check_label_shapes(label, pred)
         self._add(int((label == pred).sum()), label.size)
 
@@ -73,7 +79,7 @@ class TopKAccuracy(PairMetric):
         )
 
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
-        label = label.astype("int32").ravel()
+        label = _as_integers(label, "int32")
         if pred.ndim != 2:
             raise ValueError(
                 f"TopKAccuracy: invalid shape of predictions {pred.shape}: expected (N, C)"
@@ -97,13 +103,13 @@ class CrossEntropy(PairMetric):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
 
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
-        label = label.astype("int64").ravel()
+        given, label = label.ravel(), _as_integers(label)
         check_label_shapes(label, pred)
         classes = pred.shape[-1]
-        wrong = label[(label < -classes) | (label >= classes)]
+        wrong = given[(label < -classes) | (label >= classes)]
         if wrong.size:
             raise IndexError(
-                f"metric '{self.name}': invalid label {wrong[0]}: expected 0 to {classes - 1}"
+                f"metric '{self.name}': invalid label {wrong[0]:.17g}: expected 0 to {classes - 1}"
             )
         chosen = pred[numpy.arange(label.size), label]
         self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)
@@ -156,7 +162,7 @@ class Perplexity(PairMetric):
 
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         pred = numpy.moveaxis(pred, self.axis, -1)
-        label = label.astype("int64").ravel()
+        label = _as_integers(label)
         rows = pred.reshape(-1, pred.shape[-1])
         check_label_shapes(label, rows)
         kept = slice(None) if self.ignore_label is None else label != self.ignore_label
@@ -234,7 +240,7 @@ class _Binary(_Confusion):
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
-        label = label.astype("int64").ravel()
+        label = _as_integers(label)
         check_label_shapes(label, pred)
         if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
             raise ValueError(
@@ -338,7 +344,7 @@ class PCC(_Confusion):
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         if pred.shape != label.shape:
             pred = pred.argmax(1)
-        label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
+        label, pred = _as_integers(label), _as_integers(pred)
         check_label_shapes(label, pred)
         if label.size and min(label.min(), pred.min()) < 0:
             least = min(label.min(), pred.min())

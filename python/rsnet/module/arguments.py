@@ -61,6 +61,9 @@ def epochs_of_fit(
     """The epochs that `fit` runs, once its other arguments were found to be usable."""
     if end is None:
         raise AssertionError("fit: invalid num_epoch None: expected the number of epochs")
+    for name, value in (("begin_epoch", begin), ("num_epoch", end)):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"fit: invalid {name} {shown(value)}: expected an integer")
     check_batches("train_data", train_data, "provide_data")
     if eval_data is not None:
         check_batches("eval_data", eval_data, "reset")
@@ -168,6 +171,9 @@ def descs_of_batch(
     if isinstance(batch, (NDArray, np.ndarray)) or not hasattr(batch, "data"):
         kind = type(batch).__name__
         raise TypeError(f"invalid data_batch: expected a DataBatch([array]), got one {kind}")
+    if not isinstance(batch.data, (list, tuple)):
+        given = shown(batch.data)
+        raise TypeError(f"invalid data of the batch {given}: expected a list of arrays")
     shapes = [tuple(a.shape) for a in batch.data]
     if shapes == [tuple(d.shape) for d in data_descs]:
         return None

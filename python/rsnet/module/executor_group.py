@@ -25,7 +25,7 @@ def split_batch(batch_size: int, work_load_list: Sequence[float]) -> list[slice]
     Raises
     ------
     ValueError
-        A device would have no rows.
+        A device would have no rows, or the loads are no shares.
 
     Examples
     --------
@@ -33,6 +33,9 @@ def split_batch(batch_size: int, work_load_list: Sequence[float]) -> list[slice]
     [slice(0, 2, None), slice(2, 4, None), slice(4, 10, None)]
     """
     total = sum(work_load_list)
+    if not total > 0 or min(work_load_list) < 0:
+        loads = list(work_load_list)
+        raise ValueError(f"invalid work_load_list {loads}: expected numbers greater than 0")
     counts = [round(load * batch_size / total) for load in work_load_list]
     counts[-1] += batch_size - sum(counts)
     ends = [int(min(end, batch_size)) for end in np.cumsum(counts)]

@@ -87,6 +87,8 @@ class Module(BaseModule):
                 f"work_load_list has {len(self._work_load_list)} entries, "
                 f"expected {len(self._context)}: one a context"
             )
+        if not hasattr(symbol, "list_arguments"):
+            raise TypeError(f"invalid symbol {shown(symbol)}: expected a Symbol")
         self._symbol = symbol
         self._data_names = list(data_names or [])
         self._label_names = list(label_names or [])
@@ -379,7 +381,7 @@ class Module(BaseModule):
         )
         if store is not None and self._compression_params:
             store.set_gradient_compression(self._compression_params)
-        self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names)
+        self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names, names)
         self._update.start(group.param_arrays, self._arg_params)
         self.optimizer_initialized = True
         if self._preload_opt_states is not None:

@@ -101,6 +101,8 @@ class GradientUpdate:
         Update the weights in the store, and copy them to the devices?
     names : list of str
         Keys of the store, one a parameter.
+    indices : dict of int to str
+        The parameter of each index of an updater outside of the store.
     """
 
     def __init__(
@@ -109,11 +111,13 @@ class GradientUpdate:
         store: KVStoreBase | None,
         on_store: bool,
         names: Sequence[str],
+        indices: dict[int, str],
     ) -> None:
         self.optimizer = optimizer
         self.store = store
         self.on_store = on_store and self.store is not None
         self.names = list(names)
+        self.indices = indices
         self.updater = None if self.on_store else opt.get_updater(optimizer)
         if store is not None and self.on_store:
             store.set_optimizer(optimizer)
@@ -123,12 +127,7 @@ class GradientUpdate:
         if self.store is None:
             return
         for index, (name, block) in enumerate(zip(self.names, blocks, strict=True)):
-            key = self._key(index, name)
-            self.store.broadcast(key, arg_params[name], list(block), priority=-index)
-
-    def _key(self, index: int, name: str) -> Any:
-        # The optimizer counts by index; the store hands its keys to the optimizer.
-        return index if self.on_store else name
+            self.store.broadcast(name, arg_params[name], list(block), priority=-index)
 
     def __call__(
         self, blocks: Sequence[Sequence[NDArray]], grads: Sequence[Sequence[NDArray | None]]
@@ -140,8 +139,7 @@ class GradientUpdate:
                 continue
             if self.store is not None:
                 into = block if self.on_store else grad
-                key = self._key(index, name)
-                self.store.pushpull(key, list(grad), list(into), priority=-index)
+                self.store.pushpull(name, list(grad), list(into), priority=-index)
             for k, weight in enumerate(block):
                 indices.append(index * len(block) + k)
                 weights.append(weight)
@@ -158,8 +156,38 @@ class GradientUpdate:
                 file.write(self.updater.get_states())
 
     def load_states(self, fname: str) -> None:
-        """Reads states that `save_states` wrote."""
+        """Reads states that `save_states` wrote, also for another number of devices.
+
+        Raises
+        ------
+        ValueError
+            The file has something else, or a state of a parameter that the module does not have.
+        """
+        updater = self.updater
         if self.on_store and self.store is not None:
             self.store.load_optimizer_states(fname)
-        elif self.updater is not None:
-            load_states(self.updater, fname)
+            updater = getattr(self.store, "_updater", None)
+        elif updater is not None:
+            load_states(updater, fname)
+        if isinstance(updater, opt.Updater):
+            updater.states = self._keyed(updater.states, fname)
+            updater.states_synced = dict.fromkeys(updater.states, False)
+
+    def _keyed(self, states: dict[Any, Any], fname: str) -> dict[Any, Any]:
+        """States by the keys that the updater gets: names in a store, indices outside."""
+        highest = max((key for key in states if isinstance(key, int)), default=-1)
+        devices = highest // len(self.names) + 1 if self.names else 0  # of the module that wrote
+        by_name = {}
+        for key, state in states.items():
+            name = self.names[key // devices] if isinstance(key, int) and devices else key
+            if name not in self.names:
+                raise ValueError(
+                    f"file '{fname}': invalid state of {name!r}: expected states of the module's "
+                    f"parameters {self.names}"
+                )
+            by_name[name] = state
+        if self.on_store:
+            return by_name
+        if devices == len(self.indices) // max(len(self.names), 1):
+            return states  # those of each device, as they were
+        return {index: by_name[name] for index, name in self.indices.items() if name in by_name}

@@ -295,7 +295,7 @@ class Optimizer:
     ) -> None:
         """`update_multi_precision` for several parameters of one device and dtype."""
         steps = list(zip(indices, weights, grads, states, strict=True))
-        _push_together(weights, lambda at: self.update_multi_precision(*steps[at]))
+        push_together(weights, lambda at: self.update_multi_precision(*steps[at]))
 
     def _common_many(self, indices: list[int]) -> dict[str, Any]:
         """Counts the updates; what every operator on many weights is given."""
@@ -350,7 +350,7 @@ _ELEMENTS_TOGETHER = 1 << 20
 _CALLS_TOGETHER = 4096
 
 
-def _push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> None:
+def push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> None:
     """Calls `update` with the number of every weight; what this pushes becomes few operations."""
     before = engine.set_bulk_size(_CALLS_TOGETHER)
     try:
@@ -429,7 +429,7 @@ class Updater:
     def _update_all(self, indices: list[Any], grads: list[NDArray], weights: list[NDArray]) -> None:
         together = self.optimizer.aggregate_num
         if not together:
-            _push_together(weights, lambda at: self(indices[at], grads[at], weights[at]))
+            push_together(weights, lambda at: self(indices[at], grads[at], weights[at]))
             return
         groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
         for index, grad, weight in zip(indices, grads, weights, strict=True):
@@ -455,10 +455,15 @@ class Updater:
             raise ValueError(
                 f"invalid states: expected what get_states of an Updater gave: {error}"
             ) from error
-        if isinstance(loaded, tuple):
-            self.states, self.optimizer = loaded
-        else:
-            self.states = loaded
+        found, *optimizer = loaded if isinstance(loaded, tuple) else (loaded,)
+        if not isinstance(found, dict) or len(optimizer) > 1:
+            got = type(loaded).__name__
+            raise ValueError(
+                f"invalid states of type '{got}': expected what get_states of an Updater gave"
+            )
+        self.states = found
+        if optimizer:
+            self.optimizer = optimizer[0]
         self.states_synced = dict.fromkeys(self.states, False)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .base import Optimizer, register, zeros_like
+from .base import Optimizer, push_together, register, zeros_like
 from .rules import SGD
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
@@ -107,8 +107,12 @@ class LARS(Optimizer):
     ----------
     momentum, eta, eps : float
     momentum_correction : bool
-        Scale the momentum where the rate of the schedule has changed?
+        Where the rate has changed since the last call, scale the momentum of this call by the ratio
+        of the two? As in MXNet a call is one of up to four parameters, so that only the first four
+        of a step are scaled.
     """
+
+    aggregate_num = 4
 
     def __init__(
         self,
@@ -141,24 +145,47 @@ class LARS(Optimizer):
         """The rate of one parameter, as an array of one element."""
         name = self.idx2name.get(index, str(index))
         if name.endswith(("gamma", "beta", "bias")):
-            return nd.full((1,), lr)
+            return nd.full((1,), lr, ctx=weight.context, dtype=weight.dtype)
         w_norm, g_norm = nd.norm(weight), nd.norm(g)
         both = (w_norm > 0) * (g_norm > 0)
         below = g_norm + w_norm * wd + self.eps
         ratio = self.eta * w_norm / (below + (1 - both))
         return nd.where(both, ratio, nd.ones_like(ratio)) * lr
 
-    def _correction(self, lr: float) -> float:
-        """By how much the momentum is scaled after a change of the rate."""
-        if lr != self._current_lr:
-            self._last_lr, self._current_lr = self._current_lr, lr
+    def _momentum_of_call(self) -> float:
+        """The momentum of a call for one or several parameters, after they were counted."""
+        self._last_lr, self._current_lr = self._current_lr, self.learning_rate
         if not self.momentum_correction or not self._last_lr:
-            return 1.0
-        return lr / self._last_lr
+            return self.momentum
+        return self.momentum * self._current_lr / self._last_lr
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        lr, wd = common["lr"], common["wd"]
+        self._update_count(index)
+        self._step(index, weight, grad, state, self._momentum_of_call())
+
+    def update_many(
+        self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]
+    ) -> None:
+        """All updates with one momentum."""
+        for index in indices:
+            self._update_count(index)
+        momentum = self._momentum_of_call()
+
+        def update(at: int) -> None:
+            weight, grad, state = weights[at], grads[at], states[at]
+            if not self._has_copy(weight):
+                self._step(indices[at], weight, grad, state, momentum)
+                return
+            master, inner = state
+            self._step(indices[at], master, grad.astype("float32"), inner, momentum)
+            master.copyto(weight)
+
+        push_together(weights, update)
+
+    def _step(
+        self, index: int, weight: NDArray, grad: NDArray, state: Any, momentum: float
+    ) -> None:
+        lr, wd = self._get_lr(index), self._get_wd(index)
         scaled = grad * self.rescale_grad
         rate = self._rate(index, weight, scaled, lr, wd)
         flat = (self._clipped(scaled) + weight * wd).reshape((-1,))
@@ -166,7 +193,7 @@ class LARS(Optimizer):
         if state is None:
             weight[:] = weight - step
         else:
-            state[:] = state * (self.momentum * self._correction(self.learning_rate)) - step
+            state[:] = state * momentum - step
             weight[:] = weight + state
 
 
@@ -204,6 +231,7 @@ class LBSGD(SGD):
         self.batch_scale, self.begin_epoch, self.num_epochs = batch_scale, begin_epoch, num_epochs
         self.init_updates = begin_epoch * updates_per_epoch
         self.lbmult = 1.0
+        self._base_lr = self.learning_rate
         self._added: dict[int, tuple[int, NDArray]] = {}
 
     def _multiplier_at(self, update: int) -> float:
@@ -220,7 +248,13 @@ class LBSGD(SGD):
         }.get(self.warmup_strategy)
         return 1.0 if share is None else 1.0 + (most - 1.0) * share()
 
+    # A float16 weight is updated by its float32 copy through `update`, not by SGD's own operators,
+    # which step in every call.
+    create_state_multi_precision = Optimizer.create_state_multi_precision
+    update_multi_precision = Optimizer.update_multi_precision
+
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        self._base_lr = self.learning_rate  # of the updates before this one, as in MXNet
         count, total = self._added.get(index, (0, None))
         total = grad.copy() if total is None else total + grad
         count += 1
@@ -235,10 +269,11 @@ class LBSGD(SGD):
             ratio = math.sqrt(w2 / (g2 + self._get_wd(index) * w2 + 1e-18))
             self.lbmult = min(max(ratio, 0.01), 100.0)
         else:
-            own = self._index_update_count.get(index, self.begin_num_update) + 1
-            update = max(own, self.num_update)  # the number that this update gets
+            before = self._index_update_count.get(index, self.begin_num_update)
+            update = before + 1 - self.begin_num_update
             self.lbmult = self._multiplier_at(update + self.init_updates)
         super().update(index, weight, mean, state)
 
     def _get_lr(self, index: int) -> float:
-        return super()._get_lr(index) * self.lbmult
+        factor = self._multiplier(self.lr_mult, "lr_mult", index)
+        return self._base_lr * factor * self.lbmult

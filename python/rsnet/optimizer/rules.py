@@ -281,7 +281,10 @@ class Ftrl(Optimizer):
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1.0, **kwargs: Any
     ) -> None:
-        super().__init__(learning_rate=learning_rate, **kwargs)
+        super().__init__(**kwargs)
+        if self.lr_scheduler is None:  # a schedule keeps its own rate, as in MXNet
+            self._check_number("learning_rate", learning_rate)
+            self.lr = learning_rate
         self.lamda1 = lamda1
         self.beta = beta
 

@@ -136,7 +136,7 @@ class BaseRNNCell:
         func : callable
             Makes a state: `zeros`, `ones`, or `Variable` for states that are inputs.
         **kwargs
-            Further arguments of `func`.
+            Further arguments of `func`; a `shape` takes the place of the cell's own.
         """
         self._require_unmodified("begin_state")
         left_out = ("__layout__", "shape") if func is sym.Variable else ("__layout__",)
@@ -145,7 +145,7 @@ class BaseRNNCell:
             self._init_counter += 1
             name = f"{self._prefix}begin_state_{self._init_counter}"
             known = {key: value for key, value in (info or {}).items() if key not in left_out}
-            states.append(func(name=name, **known, **kwargs))
+            states.append(func(name=name, **(known | kwargs)))
         return states
 
     def _require_unmodified(self, what: str) -> None:

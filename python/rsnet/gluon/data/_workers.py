@@ -9,6 +9,8 @@ blocks, it can also free those of workers that ended before they answered.
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import itertools
 import multiprocessing
 import multiprocessing.connection
@@ -17,11 +19,14 @@ import pickle
 import secrets
 import signal
 import sys
+import threading
+import time
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker, shared_memory
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -203,7 +208,8 @@ class Workers:
         self._workers: list[Worker] = []
         self._answers: dict[Any, Any] = {}
         self._unwanted: set[Any] = set()
-        self._names = (f"rsnet_{secrets.token_hex(6)}_{i}" for i in itertools.count())
+        self._prefix = f"rsnet_{secrets.token_hex(6)}"
+        self._numbers = itertools.count()  # no generator: an interrupt inside would be its end
         self._owner = os.getpid()
         for i in range(count):
             mine, theirs = context.Pipe()
@@ -221,7 +227,7 @@ class Workers:
     def ask(self, key: Any, indices: Any) -> None:
         """Asks the worker with the least to do for a batch."""
         worker = min(self._workers, key=lambda w: len(w.asked))
-        name = worker.asked[key] = next(self._names)
+        name = worker.asked[key] = f"{self._prefix}_{next(self._numbers)}"
         try:
             worker.pipe.send((key, indices, name))
         except (BrokenPipeError, ConnectionResetError):
@@ -237,7 +243,7 @@ class Workers:
                 _free(answer[1][2])
 
     def take(self, key: Any, timeout: float) -> Any:
-        """Waits for a batch.
+        """Waits for a batch. After an exception it is still to be forgotten.
 
         Raises
         ------
@@ -250,11 +256,13 @@ class Workers:
         """
         while key not in self._answers:
             self._read(key, timeout)
-        failure, shared = self._answers.pop(key)
+        failure, shared = self._answers[key]
         if failure is not None:
             error, text = failure
             raise error from RemoteTraceback(text)
-        return _take(*shared)
+        batch = _take(*shared)
+        del self._answers[key]
+        return batch
 
     def _read(self, key: Any, timeout: float) -> None:
         pipes = {worker.pipe: worker for worker in self._workers}
@@ -312,20 +320,61 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Keeps Ctrl-C until afterwards: Python would drop its exception in a finalizer, and what is
+    not closed then would stay.
+    """
+    main, handler = threading.main_thread(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not main or not callable(handler):
+        yield
+        return
+    came: list[bool] = []
+    signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            call = sys._getframe(2)  # of the function that closes
+            threading.Thread(target=_interrupt_after, args=(main, call), daemon=True).start()
+
+
+def _interrupt_after(thread: threading.Thread, call: FrameType) -> None:
+    """Ctrl-C, once the main thread has returned from a call and from the finalizer around it."""
+
+    def is_running() -> bool:
+        frame = sys._current_frames().get(thread.ident or 0)
+        while frame is not None and frame is not call and frame.f_code is not _FINALIZER:
+            frame = frame.f_back
+        return frame is not None
+
+    while is_running():
+        time.sleep(0.001)
+    if thread.ident is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(thread.ident, signal.SIGINT)  # ends a call that blocks, too
+    else:
+        _thread.interrupt_main()
+
+
+_FINALIZER = weakref.finalize.__call__.__code__
+
+
 def _close(workers: list[Worker], answers: dict[Any, Any], owner: int) -> None:
     """Ends the processes and frees what they answered."""
     if os.getpid() != owner:
         return  # a fork's copy
-    for worker in workers:
-        worker.pipe.close()
-    for _, shared in answers.values():
-        if shared is not None:
-            _free(shared[2])
-    answers.clear()
-    for worker in workers:
-        worker.process.join(0.5 if not worker.asked else 0.05)
-        if worker.process.is_alive():
-            worker.process.terminate()
-            worker.process.join()
-        for name in worker.asked.values():  # it may have made the block: its answer was not read
-            _free(name)
+    with _interrupts_later():
+        for worker in workers:
+            worker.pipe.close()
+        for _, shared in answers.values():
+            if shared is not None:
+                _free(shared[2])
+        answers.clear()
+        for worker in workers:
+            worker.process.join(0.5 if not worker.asked else 0.05)
+            if worker.process.is_alive():
+                worker.process.terminate()
+                worker.process.join()
+            for name in worker.asked.values():  # it may have made the block: its answer is unread
+                _free(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -118,6 +119,7 @@ class DataLoader:
         self._batchify_fn = batchify_fn
         self._workers: Workers | None = None
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        self._owner = os.getpid()
         self._epochs = itertools.count()
 
     def __len__(self) -> int:
@@ -136,7 +138,8 @@ class DataLoader:
             yield self._load(indices)
 
     def _by_threads(self) -> Iterator[Any]:
-        if self._threads is None:
+        if self._threads is None or self._owner != os.getpid():  # a fork has no threads
+            self._owner = os.getpid()
             self._threads = concurrent.futures.ThreadPoolExecutor(self._num_workers)
         threads = self._threads
         batches = iter(self._batch_sampler)
@@ -182,6 +185,9 @@ class DataLoader:
                 ahead.popleft()
                 ask(1)
                 yield batch
+        except KeyboardInterrupt:
+            workers.close()  # it may have cut a message to or from one of them in two
+            raise
         finally:
             if workers.is_alive:
                 workers.forget(ahead)

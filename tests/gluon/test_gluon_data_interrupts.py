@@ -1,0 +1,83 @@
+"""Loaders of batches after Ctrl-C and after a fork."""
+
+import multiprocessing.connection
+import os
+
+import numpy as np
+import pytest
+from processes import printed
+
+from rsnet import gluon
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the workers are forked"),
+]
+
+
+@pytest.mark.parametrize("method", ["recv", "send"])
+def test_a_loader_goes_on_after_an_interrupt_within_a_message(monkeypatch, method):
+    """Ctrl-C may come when a part of a message has gone over a pipe."""
+    loader = gluon.data.DataLoader(np.arange(40.0), 4, num_workers=2)
+
+    def cut(pipe, *message):
+        if method == "recv":
+            os.read(pipe.fileno(), 3)
+        else:
+            os.write(pipe.fileno(), b"\0\0\0")
+        raise KeyboardInterrupt
+
+    batches = iter(loader)
+    assert next(batches).asnumpy().tolist() == [0, 1, 2, 3]
+    monkeypatch.setattr(multiprocessing.connection.Connection, method, cut)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(40):
+            next(batches)
+    monkeypatch.undo()
+    rows = [row for batch in loader for row in batch.asnumpy().tolist()]
+    assert rows == list(range(40))
+    assert len(multiprocessing.active_children()) == 2
+
+
+def test_an_interrupt_while_a_loader_is_closed_is_not_lost():
+    assert printed("""
+        import multiprocessing, os, signal, time
+        import multiprocessing.process
+        import numpy as np
+        from rsnet import gluon
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        own = multiprocessing.process.BaseProcess.join
+
+        def join(self, timeout=None):
+            os.kill(os.getpid(), signal.SIGINT)
+            own(self, timeout)
+
+        loader = gluon.data.DataLoader(np.arange(8), 4, num_workers=2)
+        list(loader)
+        multiprocessing.process.BaseProcess.join = join
+        try:
+            del loader  # a finalizer closes it
+            time.sleep(60)
+            print("lost")
+        except KeyboardInterrupt:
+            multiprocessing.process.BaseProcess.join = own
+            print("interrupted", len(multiprocessing.active_children()))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """) == "interrupted 0"  # fmt: skip
+
+
+def test_a_child_loads_by_threads_of_its_own():
+    assert printed("""
+        import os, signal
+        import numpy as np
+        from rsnet import gluon
+
+        loader = gluon.data.DataLoader(np.arange(40), 4, num_workers=2, thread_pool=True)
+        assert len(list(loader)) == 10
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            os._exit(len(list(loader)))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(list(loader)))
+    """) == "10 10"  # fmt: skip

@@ -1,0 +1,78 @@
+"""Optimizers with rates of their own, under a schedule: the numbers of MXNet 1.9.1."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+
+LARS = {"momentum": 0.9, "eta": 0.1}
+HALF = {"dtype": "float16", "scheduled": False}
+
+# Name, options, how it is called, and three of five parameters after eight steps of MXNet 1.9.1.
+TRAINED = [
+    ("lars", LARS, {}, [[0.85237753, -1.8997934, 2.3620937],
+     [0.713458, -0.68039614, 4.4673777], [0.15251546, 4.7798767, 2.7625785]]),
+    ("lars", LARS, {"together": True}, [[0.85237753, -1.8997934, 2.3620937],
+     [0.84125888, -1.2620001, 5.1526828], [0.15251546, 4.7798767, 2.7625785]]),
+    ("lars", LARS | {"momentum_correction": False}, {}, [[0.73325729, -1.8131857, 1.8531007],
+     [0.713458, -0.68039614, 4.4673777], [0.15251546, 4.7798767, 2.7625785]]),
+    ("lars", LARS, {"dtype": "float64"}, [[0.85237748, -1.8997935, 2.3620939],
+     [0.71345797, -0.68039629, 4.4673777], [0.15251553, 4.7798757, 2.7625777]]),
+    ("lbsgd", {"momentum": 0.9, "batch_scale": 2}, {}, [[0.6180017, -1.7826985, 1.3073099],
+     [0.6180017, -0.14261311, 3.9813578], [0.72442222, 0.20462215, 5.6221113]]),
+    ("lbsgd", {"momentum": 0.9, "batch_scale": 2, "multi_precision": True}, HALF,
+     [[0.16088867, -1.640625, -0.83740234], [0.16088867, 2.3183594, 1.6230469],
+      [0.3269043, 3.3847656, 3.6347656]]),
+    ("lbsgd", {"batch_scale": 2, "begin_num_update": 150}, {"scheduled": False},
+     [[0.55348003, -1.8400346, 0.92736584], [0.55348003, 0.35918862, 3.687418],
+      [0.62625003, 0.99000013, 5.1312504]]),
+    ("ftrl", {"lamda1": 0.1}, {}, [[-0.039236132, 0.0, 0.088547394],
+     [-0.039236132, -0.028978461, 0.30808818], [-0.039279025, -0.055218805, 0.38612857]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "call", "expected"), TRAINED)
+def test_steps_are_those_of_mxnet(name, options, call, expected):
+    call = {"together": False, "dtype": "float32", "scheduled": True} | call
+    rate = {"learning_rate": 0.2}
+    if call["scheduled"]:
+        rate = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.2)}
+    names = dict(enumerate(["a_weight", "b_weight", "c_weight", "d_weight", "e_bias"]))
+    optimizer = mx.optimizer.create(name, param_idx2name=names, wd=0.1, **options, **rate)
+    update = mx.optimizer.get_updater(optimizer)
+    weights = [mx.nd.array([1, -2, 3 + i], dtype=call["dtype"]) for i in range(5)]
+    for t in range(1, 9):
+        grads = [mx.nd.array([0.1, -0.2 * i, 0.5], dtype=call["dtype"]) * t for i in range(5)]
+        if call["together"]:
+            update(list(range(5)), grads, weights)
+            continue
+        for i in range(5):
+            update(i, grads[i], weights[i])
+    found = [weights[i].asnumpy() for i in (0, 3, 4)]
+    np.testing.assert_allclose(found, expected, rtol=2e-6)
+
+
+def test_a_schedule_keeps_the_rate_of_ftrl():
+    schedule = mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.2)
+    assert mx.optimizer.create("ftrl", lr_scheduler=schedule).learning_rate == 0.2
+    assert mx.optimizer.create("ftrl").learning_rate == 0.1
+    with pytest.raises(TypeError, match="optimizer Ftrl: invalid learning_rate 'x'"):
+        mx.optimizer.create("ftrl", learning_rate="x")
+
+
+def test_lars_takes_weights_of_any_device():
+    weights = [mx.nd.ones((2,), ctx=mx.cpu(1)) for _ in range(2)]
+    update = mx.optimizer.get_updater(mx.optimizer.LARS(momentum=0.9, param_idx2name={0: "a_bias"}))
+    for i, weight in enumerate(weights):
+        update(i, weight * 1, weight)
+        assert weight.context == mx.cpu(1) and (weight.asnumpy() < 1).all()
+
+
+@pytest.mark.parametrize("other", [7, [1], (1, 2, 3), ({}, 1, 2)])
+def test_pickles_of_something_else_are_no_states(other):
+    update = mx.optimizer.get_updater(mx.optimizer.SGD())
+    with pytest.raises(ValueError, match="invalid states of type"):
+        update.set_states(pickle.dumps(other))
+    assert update.states == {}
