@@ -194,3 +194,30 @@ def test_a_block_is_optimized_for_any_backend():
         net.optimize_for(nd.ones((1, 3)))
     assert net.optimize_for(nd.ones((1, 3)), backend="MKLDNN") is None
     assert net._active and net.weight.shape == (2, 3) and net._cached_op is not None
+
+
+def test_cells_of_ones_own_apply_activations():
+    class Cell(gluon.rnn.HybridRecurrentCell):
+        act = "tanh"
+
+        def state_info(self, batch_size=0):
+            return [{"shape": (batch_size, 2), "__layout__": "NC"}]
+
+        def hybrid_forward(self, F, inputs, states):
+            total = inputs + states[0]
+            output = self._get_activation(F, total, self.act, name=f"t{self._counter}_out")
+            return output, [output]
+
+    x = np.array([[[1.0, -2.0], [3.0, -4.0]]])
+    for act, function in (
+        ("tanh", np.tanh),
+        ("softrelu", lambda v: np.log1p(np.exp(v))),
+        (gluon.nn.LeakyReLU(0.5), lambda v: np.where(v > 0, v, v / 2)),
+        (lambda v, name: v * 2, lambda v: v * 2),
+    ):
+        cell = Cell()
+        cell.act = act
+        first = function(x[:, 0])
+        expected = np.stack([first, function(x[:, 1] + first)], axis=1)
+        found = cell.unroll(2, nd.array(x), merge_outputs=True)[0]
+        np.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recurrent_cell import HybridRecurrentCell, activated
+from .recurrent_cell import HybridRecurrentCell
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell"]
 
@@ -134,7 +134,7 @@ class RNNCell(DenseCell):
         weights = (i2h_weight, h2h_weight, i2h_bias, h2h_bias)
         i2h, h2h, name = self._products(F, inputs, states[0], weights)
         total = F.elemwise_add(i2h, h2h, name=f"{name}plus0")
-        output = activated(F, total, self._activation, name=f"{name}out")
+        output = self._get_activation(F, total, self._activation, name=f"{name}out")
         return output, [output]
 
 
@@ -199,14 +199,14 @@ class LSTMCell(DenseCell):
         i2h, h2h, name = self._products(F, inputs, states[0], weights)
         gates = F.elemwise_add(i2h, h2h, name=f"{name}plus0")
         parts = F.SliceChannel(gates, num_outputs=4, name=f"{name}slice")
-        i = activated(F, parts[0], self._recurrent_activation, name=f"{name}i")
-        f = activated(F, parts[1], self._recurrent_activation, name=f"{name}f")
-        g = activated(F, parts[2], self._activation, name=f"{name}c")
-        o = activated(F, parts[3], self._recurrent_activation, name=f"{name}o")
+        i = self._get_activation(F, parts[0], self._recurrent_activation, name=f"{name}i")
+        f = self._get_activation(F, parts[1], self._recurrent_activation, name=f"{name}f")
+        g = self._get_activation(F, parts[2], self._activation, name=f"{name}c")
+        o = self._get_activation(F, parts[3], self._recurrent_activation, name=f"{name}o")
         kept = F.elemwise_mul(f, states[1], name=f"{name}mul0")
         new = F.elemwise_mul(i, g, name=f"{name}mul1")
         memory = F.elemwise_add(kept, new, name=f"{name}state")
-        shown = activated(F, memory, self._activation, name=f"{name}activation0")
+        shown = self._get_activation(F, memory, self._activation, name=f"{name}activation0")
         output = F.elemwise_mul(o, shown, name=f"{name}out")
         return output, [output, memory]
 

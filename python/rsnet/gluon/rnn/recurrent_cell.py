@@ -210,6 +210,16 @@ class RecurrentCell(Block):
         more = {"ctx": steps[0].context} if F is nd else {}
         return self.begin_state(batch_size=batch, func=F.zeros, **more)
 
+    def _get_activation(self, F: Any, inputs: Any, activation: Any, **kwargs: Any) -> Any:
+        """Applies an activation given by name, as a block or as a function."""
+        if isinstance(activation, str):
+            if activation in ("tanh", "relu", "sigmoid", "softsign"):
+                return getattr(F, activation)(inputs, **kwargs)
+            return F.Activation(inputs, act_type=activation, **kwargs)
+        if isinstance(activation, Block):
+            return activation(inputs)
+        return activation(inputs, **kwargs)
+
     def forward(self, inputs: Any, states: Any) -> Any:
         """One step: the output, and the states of the next step."""
         self._counter += 1
@@ -236,14 +246,3 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
         raise NotImplementedError(
             f"{type(self).__name__} '{self.name}' does not define hybrid_forward"
         )
-
-
-def activated(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
-    """Applies an activation given by name, as a block or as a function."""
-    if isinstance(activation, str):
-        if activation in ("tanh", "relu", "sigmoid", "softsign"):
-            return getattr(F, activation)(x, **kwargs)
-        return F.Activation(x, act_type=activation, **kwargs)
-    if isinstance(activation, Block):
-        return activation(x)
-    return activation(x, **kwargs)

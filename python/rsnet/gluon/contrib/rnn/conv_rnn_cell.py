@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...nn.pooling import per_axis
-from ...rnn.recurrent_cell import HybridRecurrentCell, activated
+from ...rnn.recurrent_cell import HybridRecurrentCell
 
 _LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
@@ -132,7 +132,7 @@ class _ConvCell(HybridRecurrentCell):
         return i2h, h2h, name
 
     def _act(self, F: Any, x: Any, **kwargs: Any) -> Any:
-        return activated(F, x, self._activation, **kwargs)
+        return self._get_activation(F, x, self._activation, **kwargs)
 
     def _gates_of(self, F: Any, x: Any, name: str) -> Any:
         axis = self._layout.index("C")
