@@ -107,7 +107,7 @@ class BoxesKernel final : public user_op::OpKernel {
     const auto& anchors = ctx->Attr<std::vector<int32_t>>("anchors");
     const float threshold = ctx->Attr<float>("threshold");
     user_op::MultiThreadLoopInOpKernel(
-        area->shape().elem_cnt(), [&, this](size_t i) {
+        area->shape().elem_cnt(), [&](size_t i) {
           float sum = offsets->offset() - 3;
           FOR_RANGE(int64_t, k, 0, width) { sum += boxes->dptr<float>()[i * width + k]; }
           area->mut_dptr<float>()[i] = sum > threshold ? sum : 0;

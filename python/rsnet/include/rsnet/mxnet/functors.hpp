@@ -29,12 +29,12 @@ using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
       return DType(formula);                       \
     }                                              \
   };
-#define RSNET_MX_BINARY(name, formula)                    \
-  struct name {                                           \
-    template <typename DType>                             \
-    MSHADOW_XINLINE static DType Map(DType a, DType b) {  \
-      return DType(formula);                              \
-    }                                                     \
+#define RSNET_MX_BINARY(name, formula)                                                     \
+  struct name {                                                                            \
+    template <typename DType>                                                              \
+    MSHADOW_XINLINE static DType Map([[maybe_unused]] DType a, [[maybe_unused]] DType b) { \
+      return DType(formula);                                                               \
+    }                                                                                      \
   };
 
 RSNET_MX_UNARY(identity, a)
