@@ -97,15 +97,18 @@ NAMES: dict[str, frozenset[str]] = {
 HALF_PRIVATE: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
     for module, names in {
-        "base": "_LIB _as_list check_call",
+        "base": "NDArrayHandle _LIB _as_list check_call",
         "executor_manager": "_bind_exec _load_data _load_general _load_label",
         "gluon.block": "_BlockScope _flatten _regroup",
+        "gluon.data.dataloader": "ForkingPickler _MultiWorkerIter _as_in_context",
         "gluon.data.dataset": "_DownloadedDataset",
+        "gluon.model_zoo.model_store": "_model_sha1",
         "gluon.rnn.rnn_cell": """
             _cells_begin_state _cells_state_info _format_sequence _get_begin_state
             _mask_sequence_variable_length _reverse_sequences
         """,
-        "gluon.utils": "_brief_print_list _indent",
+        "gluon.utils": "_brief_print_list _get_repo_file_url _get_repo_url _indent",
+        "image": "_get_interp_method",
         "io": "_getdata_by_idx _has_instance _init_data",
         "model": """
             _create_kvstore _create_sparse_kvstore _initialize_kvstore _update_params
@@ -121,6 +124,7 @@ HALF_PRIVATE: dict[str, frozenset[str]] = {
 
 #: Modules of MXNet whose names rsnet has in one place: where a program finds them.
 PLACES: dict[str, str] = {
+    "contrib.amp.amp": "contrib.amp.training",
     "contrib.ndarray": "ndarray.contrib",
     "contrib.symbol": "symbol.contrib",
     "gluon.contrib.nn.basic_layers": "gluon.contrib.nn",
@@ -128,6 +132,7 @@ PLACES: dict[str, str] = {
     "io.io": "io",
     "io.utils": "io",
     "kvstore.kvstore": "kvstore",
+    "metric.ndarray": "ndarray",
     "ndarray.utils": "ndarray",
     "optimizer.optimizer": "optimizer",
     "rnn.io": "rnn",

@@ -448,3 +448,24 @@ def test_import_paths_are_those_of_mxnet():
         )
         == "[True, True, True, True, True]"
     )
+
+
+def test_a_block_of_lists_alone_inside_another():
+    class Sums(nn.HybridBlock):
+        def hybrid_forward(self, F, levels):
+            return F.add_n(*levels)
+
+    class Pyramid(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.sums = Sums()
+
+        def hybrid_forward(self, F, x):
+            return self.sums([x, x * 2])
+
+    net = Pyramid()
+    for _ in range(2):
+        assert net(nd.ones((2,))).asnumpy().tolist() == [3, 3]
+        net.hybridize()
+    with pytest.raises(ValueError, match="expected an NDArray or a Symbol among them, got list"):
+        net.sums([1])

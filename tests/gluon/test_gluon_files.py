@@ -164,3 +164,14 @@ def test_symbol_blocks_train_and_nest():
         ValueError, match="invalid input 'fc', an output of operators: expected a variable"
     ):
         gluon.SymbolBlock(out, hidden)
+
+
+def test_initializers_of_a_graph_are_those_of_initialize():
+    data = mx.sym.var("data")
+    weight = mx.sym.var("w", init=mx.init.Constant(3))
+    out = mx.sym.FullyConnected(
+        data, weight, num_hidden=2, name="f", attr={"__init__": mx.init.Xavier()}
+    )
+    block = gluon.SymbolBlock(out, data)
+    block.initialize(mx.init.One())  # Xavier, an attribute of the bias too, would refuse it
+    assert block(nd.ones((1, 3))).asnumpy().tolist() == [[4, 4]]

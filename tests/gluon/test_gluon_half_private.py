@@ -1,11 +1,15 @@
 """Half-private names of Gluon that programs import; results as MXNet 1.9.1 has them."""
 
+import pickle
+from multiprocessing.pool import ThreadPool
+
 import numpy as np
 import pytest
 
 import rsnet as mx
 from rsnet import gluon, nd
 from rsnet.gluon.block import _BlockScope, _flatten, _regroup
+from rsnet.gluon.data.dataloader import _as_in_context, _MultiWorkerIter
 from rsnet.gluon.data.dataset import _DownloadedDataset, _LazyTransformDataset
 from rsnet.gluon.loss import _apply_weighting, _reshape_like
 from rsnet.gluon.model_zoo.vision import resnet
@@ -18,7 +22,7 @@ from rsnet.gluon.rnn.rnn_cell import (
     _mask_sequence_variable_length,
     _reverse_sequences,
 )
-from rsnet.gluon.utils import _brief_print_list, _indent
+from rsnet.gluon.utils import _brief_print_list, _get_repo_file_url, _get_repo_url, _indent
 
 X = nd.arange(24).reshape((2, 3, 4))
 STEPS = [nd.ones((2, 4))] * 2
@@ -221,3 +225,48 @@ def test_cells_of_ones_own_apply_activations():
         expected = np.stack([first, function(x[:, 1] + first)], axis=1)
         found = cell.unroll(2, nd.array(x), merge_outputs=True)[0]
         np.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_batches_of_a_pool_of_ones_own(pinned):
+    def load(samples, batchify_fn, dataset=None):
+        return pickle.dumps(batchify_fn([samples, (dataset or samples)[:2]]))
+
+    with ThreadPool(2) as pool:
+        batches = _MultiWorkerIter(
+            pool, nd.array, [[1, 2], [3, 4], [5, 6]], pin_memory=pinned, worker_fn=load, prefetch=2
+        )
+        assert len(batches) == 3
+        found = [batch.asnumpy().tolist() for batch in batches]
+        assert found == [[[i, i + 1]] * 2 for i in (1, 3, 5)]
+        own = _MultiWorkerIter(pool, nd.array, [[1], [0]], dataset=[7, 8], pin_memory=pinned)
+        first = own.next()
+        assert first.asnumpy().tolist() == [8]
+        assert first.context == (mx.cpu_pinned(0) if pinned else mx.cpu())
+
+
+def test_a_loader_of_ones_own_changes_what_the_pool_is_asked():
+    class Own(_MultiWorkerIter):
+        def _push_next(self):
+            samples = next(self._iter, None)
+            if samples is not None:
+                asked = self._worker_pool.apply_async(self._worker_fn, (samples, self._sent_idx))
+                self._data_buffer[self._sent_idx] = asked
+                self._sent_idx += 1
+
+    with ThreadPool(2) as pool:
+        batches = Own(pool, None, ["a", "b"], worker_fn=lambda *asked: asked, prefetch=5)
+        assert [tuple(batch) for batch in batches] == [("a", 0), ("b", 1)]
+
+
+def test_nested_batches_in_another_context():
+    moved = _as_in_context([nd.ones((1,)), (nd.ones((2,)), "text")], mx.cpu(1))
+    assert [a.context for a in (moved[0], moved[1][0])] == [mx.cpu(1)] * 2
+    assert moved[1][1] == "text"
+
+
+def test_addresses_of_files(monkeypatch):
+    assert _get_repo_file_url("gluon/x", "a.zip") == f"{_get_repo_url()}gluon/x/a.zip"
+    monkeypatch.setenv("MXNET_GLUON_REPO", "file:///mine")
+    assert _get_repo_file_url("gluon/x", "a.zip") == "file:///mine/gluon/x/a.zip"
+    assert mx.gluon.model_zoo.model_store._model_sha1 == {}

@@ -82,6 +82,15 @@ def test_variable_keywords_become_attributes():
     assert sym.Variable("x", __mine__="1").attr("__mine__") == "1"
 
 
+def test_attributes_of_an_operator_become_text():
+    out = sym.FullyConnected(
+        sym.var("x"), num_hidden=2, name="f", attr={"__a__": 2, "__init__": mx.init.Constant(3)}
+    )
+    init = mx.init.Constant(3).dumps()
+    assert out.attr("__a__") == "2" and out.attr("__init__") == init
+    assert out.attr_dict()["f_weight"]["__init__"] == init
+
+
 def test_bad_attributes_are_refused():
     with pytest.raises(ValueError, match="string"):
         mx.AttrScope(a=1)

@@ -1,5 +1,6 @@
 """Half-private names of MXNet's modules that programs import; results as MXNet 1.9.1 has them."""
 
+import ctypes
 import importlib
 
 import numpy as np
@@ -220,3 +221,14 @@ def test_rows_of_files_have_numbers(tmp_path):
     assert isinstance(batches, mx.io.MXDataIter)
     assert [b.index.tolist() for b in batches] == [[0, 1, 2], [3, 4, 5], [6, 0, 1]]
     assert batches.getindex().dtype == np.uint64
+
+
+def test_modules_and_names_that_libraries_reach_through_others():
+    from rsnet.image.image import _get_interp_method
+
+    from rsnet.contrib.amp import amp
+
+    assert amp._amp_initialized is False and amp.init is mx.contrib.amp.init
+    assert mx.metric.ndarray is nd
+    assert _get_interp_method(9, (4, 4, 2, 2)) == 3 and _get_interp_method(1) == 1
+    assert mx.base.NDArrayHandle is ctypes.c_void_p

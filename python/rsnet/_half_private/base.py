@@ -5,12 +5,16 @@ The library itself is not there; `rsnet.base` makes values for calls.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NoReturn
 
 from ..base import MXAttributeError, MXNetError
 from ..module.arguments import as_list
 
-__all__ = ["_LIB", "_as_list", "check_call"]
+__all__ = ["NDArrayHandle", "_LIB", "_as_list", "check_call"]
+
+#: The type of handles of arrays, for annotations and casts; arrays here are objects.
+NDArrayHandle = ctypes.c_void_p
 
 
 def _as_list(obj: Any) -> Any:

@@ -341,7 +341,7 @@ class HybridBlock(Block):
         """
         ctx = _context_of(x) or next(filter(None, map(_context_of, args)), None)
         if ctx is None:
-            if isinstance(x, sym.Symbol) or any(isinstance(a, sym.Symbol) for a in args):
+            if _holds_symbol((x, *args)):
                 return self._compose(x, *args)
             raise ValueError(
                 f"{type(self).__name__} '{self.name}': invalid arguments: expected an NDArray or "
@@ -453,6 +453,12 @@ def _context_of(x: Any) -> Context | None:
     if isinstance(x, (list, tuple)):
         return next(filter(None, map(_context_of, x)), None)
     return None
+
+
+def _holds_symbol(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(map(_holds_symbol, x))
+    return isinstance(x, sym.Symbol)
 
 
 def _within(error: MXNetError, block: Block) -> MXNetError:

@@ -128,7 +128,10 @@ class SymbolBlock(HybridBlock):
         return names
 
     def _make_params(self, out: sym.Symbol, given: set[str]) -> None:
-        """A parameter for every variable of the symbol that is no input."""
+        """A parameter for every variable of the symbol that is no input. Their initializers are
+        those of `initialize`: an attribute `__init__` may be an operator's, which all of its
+        variables have.
+        """
         arguments = out.list_arguments()
         types: dict[str, Any] = {}
         try:
@@ -141,7 +144,7 @@ class SymbolBlock(HybridBlock):
             if name in given:
                 continue
             own = attrs.get(name, {})
-            more: dict[str, Any] = {"init": own["__init__"]} if own.get("__init__") else {}
+            more: dict[str, Any] = {}
             if name not in arguments:
                 more["grad_req"] = "null"
             if types.get(name) is not None:

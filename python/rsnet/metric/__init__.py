@@ -5,6 +5,7 @@ Each metric keeps a local pair (sum, count), which `reset_local` clears, and a g
 
 from __future__ import annotations
 
+from .._mxnet_names import module_getattr
 from .base import (
     CompositeEvalMetric,
     CustomMetric,
@@ -52,3 +53,5 @@ __all__ = [
     "np",
     "register",
 ]
+
+__getattr__ = module_getattr(__name__)

@@ -22,16 +22,16 @@ def create(
     kwargs: dict[str, Symbol],
     params: dict[str, Any],
     name: str | None = None,
-    attr: dict[str, str] | None = None,
+    attr: dict[str, Any] | None = None,
     bodies: Sequence[Symbol] = (),
 ) -> Symbol:
     """A symbol of operator `op` over the given inputs; what is missing becomes variables. `bodies`
-    are the graphs that its node holds.
+    are the graphs that its node holds. Values in `attr` that are no strings are stored as
+    parameters are.
     """
     attrs = attribute.current().get(attr)
-    for key, value in attrs.items():
-        if not isinstance(value, str):
-            raise ValueError(f"{op}: invalid attribute '{key}' {value!r}: expected a string")
+    if attr:
+        attrs = {key: _attribute_text(value) for key, value in attrs.items()}
     # The parameters of Custom are those of a class of the user.
     for key in attrs if op == "Custom" else (*attrs, *params):
         if key.strip("_").endswith(("_lr_mult", "_wd_mult")):
@@ -49,6 +49,12 @@ def create(
         [body._handle for body in bodies],
     )
     return Symbol(handle)
+
+
+def _attribute_text(value: Any) -> str:
+    """An attribute's value; an initializer as `Variable` stores it."""
+    dumps = getattr(value, "dumps", None)
+    return text_of(value) if dumps is None else str(dumps())
 
 
 def text_of(value: Any) -> str:

@@ -9,6 +9,7 @@ Source: Micikevicius et al., Mixed precision training, arXiv:1710.03740.
 
 from __future__ import annotations
 
+from ..._mxnet_names import module_getattr
 from . import lists, loss_scaler
 from .convert import Conditions, convert_hybrid_block, convert_model, convert_symbol
 from .training import init, init_trainer, scale_loss, unscale
@@ -54,3 +55,6 @@ def list_widest_type_cast(target_dtype: str = "float16") -> list[str]:
 def list_loss_output_functions(target_dtype: str = "float16") -> list[str]:
     """Losses that are outputs of a network."""
     return list(lists.LOSS_OUTPUT_FUNCTIONS)
+
+
+__getattr__ = module_getattr(__name__)

@@ -12,6 +12,9 @@ from .loss_scaler import LossScaler
 
 __all__ = ["init", "init_trainer", "scale_loss", "unscale"]
 
+#: Has `init` been called? Layers of other libraries ask, to choose constants that float16 holds.
+_amp_initialized = False
+
 
 def init(
     target_dtype: Any = "float16",
@@ -46,6 +49,8 @@ def init(
     conditional = [*lists.CONDITIONAL_FP32_FUNCS, *(conditional_fp32_ops or ())]
     rules = Rules.of(target_dtype, half, single, conditional)
     hybrid_block.change_graphs(lambda symbol: _converted(symbol, rules))
+    global _amp_initialized
+    _amp_initialized = True
 
 
 def _checked(optimizer_or_trainer: Any) -> Trainer:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import ndarray as nd
+from ..._mxnet_names import module_getattr
 from ...ndarray import NDArray
 from ._workers import Workers
 from .batchify import stacked
@@ -249,3 +250,6 @@ def _batches(
     elif shuffle:
         raise ValueError("DataLoader: the sampler decides about the order: expected no shuffle")
     return BatchSampler(sampler, batch_size, last_batch or "keep")
+
+
+__getattr__ = module_getattr(__name__)

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any
 
+from ..._mxnet_names import module_getattr
 from ...base import data_dir
 
 __all__ = ["get_model_file", "load_weights", "purge"]
@@ -49,3 +50,6 @@ def purge(root: str = DEFAULT_ROOT) -> None:
     for name in _files(root):
         if name.endswith(".params"):
             os.remove(os.path.join(root, name))
+
+
+__getattr__ = module_getattr(__name__)
