@@ -4,8 +4,8 @@
 //! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
 //!
 //! The crate `gemm` multiplies all but products of up to 512 rows with a transposed right operand,
-//! where the [micro-kernel](micro) is up to four times faster, and small ones, which need no packing;
-//! for the rest the crate is level with it or faster (`cargo bench --bench kernels gemm`).
+//! where the [micro-kernel](micro) is up to four times faster, and with a small one, which needs no
+//! packing; for the rest the crate is level with it or faster (`cargo bench --bench kernels gemm`).
 
 mod blocked;
 pub mod micro;
