@@ -4,8 +4,8 @@
 //! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
 //!
 //! The crate `gemm` multiplies all but products of up to 512 rows with a transposed right operand,
-//! where the [micro-kernel](micro) is up to four times faster, and with a small one, which needs no
-//! packing; for the rest the crate is level with it or faster (`cargo bench --bench kernels gemm`).
+//! where the [micro-kernel](micro) is up to four times faster; for the rest the crate is level with
+//! it or faster (`cargo bench --bench kernels gemm`).
 
 mod blocked;
 pub mod micro;
@@ -104,11 +104,6 @@ const NARROW: usize = 32;
 /// than it saves.
 const FEW_ROWS: usize = 64;
 const LONG: usize = 256;
-/// A right operand of this size, multiplied by up to so many rows, stays in the second-level cache
-/// and needs no packing.
-const SMALL_BYTES: usize = 512 << 10;
-const MORE_ROWS: usize = 256;
-
 /// Rows and columns of a tile of a large product, and the least number of tiles: two threads do
 /// tiles that share nothing in less time than the crate needs for the whole.
 const TILE: usize = 512;
@@ -126,17 +121,14 @@ pub unsafe fn gemm<T: Real>(
     add: bool,
     threads: Threads,
 ) {
-    if c.col == 1 && k > 1 && (2..=SOME_ROWS).contains(&m) {
+    if b.row == 1 && c.col == 1 && k > 1 && (2..=SOME_ROWS).contains(&m) {
         let is_long = (8..=FEW_ROWS).contains(&m) && n >= m && k >= LONG;
-        let is_small = n * k * size_of::<T>() <= SMALL_BYTES && (8..=MORE_ROWS).contains(&m);
         // SAFETY: promised by the caller.
         unsafe {
-            if b.row == 1 && is_long {
+            if is_long {
                 return unpacked::multiply((n, m, k), b.t(), a.t(), c.t(), add, threads);
-            } else if b.row == 1 && n >= m.min(NARROW) {
+            } else if n >= m.min(NARROW) {
                 return blocked::multiply((m, n, k), a, b, c, add, threads);
-            } else if a.col == 1 && b.col == 1 && n.is_multiple_of(T::kernels().lanes) && is_small {
-                return unpacked::multiply((m, n, k), a, b, c, add, threads);
             }
         }
     }

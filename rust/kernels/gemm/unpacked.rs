@@ -2,8 +2,8 @@
 //! few tiles, so packing it would cost more than it saves.
 //!
 //! This is how a fully connected layer meets its weights: `y = x Wᵀ` is calculated as
-//! `yᵀ = W xᵀ`, where the many weights are read once and the few rows of `x` are packed. A small
-//! right operand with contiguous rows is not packed either.
+//! `yᵀ = W xᵀ`, where the many weights are read once and the few rows of `x` are packed (unless
+//! they are stored as `xᵀ`).
 
 use super::micro::{Access, TILE, Tile, WIDE};
 use super::pack::{Columns, RowPanels, lay, packed_columns, slabs};
