@@ -88,6 +88,41 @@ impl<T> Kernels<T> {
     }
 }
 
+/// Adds the products of a term: number `p` of block `first`.
+///
+/// # Safety
+/// As [`TileFn`].
+#[inline(always)]
+unsafe fn term<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(
+    t: &Tile<V::Elem>,
+    (a, at, mut b): (*const V::Elem, &[*const V::Elem; M], *const V::Elem),
+    (first, p): (usize, usize),
+    sums: &mut [[V; N]; M],
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if ACCESS == Access::TermsByOffset as u8 {
+            b = t.b.add(*t.offsets.add(first));
+        }
+        let mut row = [V::splat(V::Elem::from_f64(0.0)); N];
+        for j in 0..N {
+            row[j] = V::load(b.add(j * t.b_next));
+        }
+        for i in 0..M {
+            let x = V::splat(if ACCESS == Access::Blocks as u8 {
+                *a.add(i * BLOCK + p)
+            } else if ACCESS == Access::RowsByOffset as u8 {
+                *at[i].add(first)
+            } else {
+                *a.add(i)
+            });
+            for j in 0..N {
+                sums[i][j] = x.mul_add(row[j], sums[i][j]);
+            }
+        }
+    }
+}
+
 /// The tile of `M` rows and `N` registers.
 ///
 /// # Safety
@@ -107,31 +142,17 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
         let (mut a, mut b) = (t.a, t.b);
         // Terms whose elements of a row of `A` stand side by side.
         let together = if ACCESS == Access::Blocks as u8 { BLOCK } else { 1 };
-        for first in 0..t.k.div_ceil(together) {
-            let rest = if together > 1 { together.min(t.k - first * together) } else { 1 };
-            for p in 0..rest {
-                if ACCESS == Access::TermsByOffset as u8 {
-                    b = t.b.add(*t.offsets.add(first));
-                }
-                let mut row = [zero; N];
-                for j in 0..N {
-                    row[j] = V::load(b.add(j * t.b_next));
-                }
-                for i in 0..M {
-                    let x = V::splat(if ACCESS == Access::Blocks as u8 {
-                        *a.add(i * BLOCK + p)
-                    } else if ACCESS == Access::RowsByOffset as u8 {
-                        *at[i].add(first)
-                    } else {
-                        *a.add(i)
-                    });
-                    for j in 0..N {
-                        sums[i][j] = x.mul_add(row[j], sums[i][j]);
-                    }
-                }
+        for first in 0..t.k / together {
+            for p in 0..together {
+                term::<V, ACCESS, M, N>(t, (a, &at, b), (first, p), &mut sums);
                 b = b.wrapping_add(t.b_step);
             }
             a = a.wrapping_add(t.a_step);
+        }
+        // The rest is a loop of its own: one loop with a changing end keeps sums out of registers.
+        for p in 0..t.k % together {
+            term::<V, ACCESS, M, N>(t, (a, &at, b), (0, p), &mut sums);
+            b = b.wrapping_add(t.b_step);
         }
         for i in 0..M {
             for j in 0..N {

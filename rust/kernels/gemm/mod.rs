@@ -3,13 +3,14 @@
 //! Large products are split on the pool's threads; inside an already split kernel ask for
 //! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
 //!
-//! The crate `gemm` multiplies all but products of few rows with a transposed right operand: for
-//! these it is several times slower than the [micro-kernel](micro) with packed panels, and for the
-//! rest level with it or faster (`cargo bench --bench kernels gemm`).
+//! The crate `gemm` multiplies all but products of up to 512 rows with a transposed right operand,
+//! where the [micro-kernel](micro) is up to four times faster; for the rest the crate is level with
+//! it or faster (`cargo bench --bench kernels gemm`).
 
 mod blocked;
 pub mod micro;
 pub mod pack;
+mod unpacked;
 pub mod vector;
 
 use super::parallel::{in_pool, parallel_for};
@@ -96,8 +97,13 @@ const SPLIT_FROM: usize = 48 * 48 * 256;
 const RUN: usize = 1024;
 
 /// Up to this many rows, products with a transposed right operand use the micro-kernel.
-const FEW_ROWS: usize = 48;
-
+const SOME_ROWS: usize = 512;
+/// With fewer columns than this, most of a tile would be padding.
+const NARROW: usize = 32;
+/// Up to this many rows and from this many terms on, packing a transposed right operand costs more
+/// than it saves.
+const FEW_ROWS: usize = 64;
+const LONG: usize = 256;
 /// Rows and columns of a tile of a large product, and the least number of tiles: two threads do
 /// tiles that share nothing in less time than the crate needs for the whole.
 const TILE: usize = 512;
@@ -115,9 +121,16 @@ pub unsafe fn gemm<T: Real>(
     add: bool,
     threads: Threads,
 ) {
-    if (2..=FEW_ROWS).contains(&m) && n >= m && k > 1 && b.row == 1 && c.col == 1 {
+    if b.row == 1 && c.col == 1 && k > 1 && (2..=SOME_ROWS).contains(&m) {
+        let is_long = (8..=FEW_ROWS).contains(&m) && n >= m && k >= LONG;
         // SAFETY: promised by the caller.
-        return unsafe { blocked::multiply((m, n, k), a, b, c, add, threads) };
+        unsafe {
+            if is_long {
+                return unpacked::multiply((n, m, k), b.t(), a.t(), c.t(), add, threads);
+            } else if n >= m.min(NARROW) {
+                return blocked::multiply((m, n, k), a, b, c, add, threads);
+            }
+        }
     }
     let (down, across) = (m.div_ceil(TILE), n.div_ceil(TILE));
     if m.min(n) >= TILE && down * across >= TILES && k > 1 {
@@ -213,6 +226,7 @@ pub fn prepare() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fork_join::tests::in_team;
     use crate::kernels::naive;
     use proptest::prelude::*;
 
@@ -233,6 +247,31 @@ mod tests {
                 naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add);
             }
             prop_assert!(naive::close(&got, &want, 1e-12));
+        }
+    }
+
+    /// The paths of few and of some rows, with operands of every layout, on and off registers.
+    #[test]
+    fn few_rows_match_naive() {
+        let shapes =
+            [(2, 70, 300), (8, 8, 256), (9, 96, 700), (33, 64, 300), (64, 65, 257), (90, 32, 20)];
+        for ((m, n, k), kind) in shapes.into_iter().flat_map(|s| (0..8).map(move |k| (s, k))) {
+            let [ta, tb, add] = [kind & 1 > 0, kind & 2 > 0, kind & 4 > 0];
+            let (mut a, mut b) = (naive::noise(m * k, 1), naive::noise(k * n, 2));
+            let ma = Mat::rows(a.as_mut_ptr(), if ta { m } else { k }).t_if(ta);
+            let mb = Mat::rows(b.as_mut_ptr(), if tb { k } else { n }).t_if(tb);
+            let run = |threads| {
+                let mut got = naive::noise(m * n, 3);
+                // SAFETY: the buffers have these extents.
+                unsafe { gemm((m, n, k), ma, mb, Mat::rows(got.as_mut_ptr(), n), add, threads) };
+                got
+            };
+            let mut want = naive::noise(m * n, 3);
+            // SAFETY: as above.
+            unsafe { naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add) };
+            let got = run(Threads::One);
+            assert!(naive::close(&got, &want, 1e-12), "{m} {n} {k} {ta} {tb} {add}");
+            assert_eq!(in_team(|| run(Threads::Pool)), got, "{m} {n} {k} {ta} {tb} {add}");
         }
     }
 

@@ -70,7 +70,7 @@ unsafe fn pack_panel<T: Real>((height, terms): (usize, usize), a: Mat<T>, to: *m
 ///
 /// # Safety
 /// Both hold these extents and do not overlap; rows of `to` are contiguous.
-unsafe fn lay<T: Real>((rows, columns): (usize, usize), from: Mat<T>, to: Mat<T>) {
+pub unsafe fn lay<T: Real>((rows, columns): (usize, usize), from: Mat<T>, to: Mat<T>) {
     // SAFETY: promised by the caller.
     unsafe {
         if from.col == 1 || from.row == 1 {

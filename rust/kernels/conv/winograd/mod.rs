@@ -5,7 +5,7 @@
 //! points; at each point, tiles times channels is a matrix that is multiplied by the transformed
 //! filters; the inverse transform takes the 36 sums to the outputs. Points are kept in blocks of
 //! [`LANES`] channels, so that transforms work on whole registers whatever the size of the image.
-//! Convolutions with stride 2 become some with stride 1 ([`strided`]): 7×7 is 4×4 then.
+//! Convolutions with stride 2 become some with stride 1 (`strided`): 7×7 is 4×4 then.
 //!
 //! **Precision.** The transforms add numbers of different size: for values of about one size the
 //! error is about ten times that of the direct sum, and at most `2e-5 * sum |x| |w|` of an output's

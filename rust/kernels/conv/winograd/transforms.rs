@@ -252,7 +252,7 @@ macro_rules! transforms {
 
 /// An element type with these transforms.
 pub trait Transformed: Sized + 'static {
-    /// The transforms of this machine for filters with sides of [`FILTERS`].
+    /// The transforms of this machine for filters with sides of 3, 4 and 5.
     fn transforms() -> &'static [Transforms<Self>; FILTERS.end - FILTERS.start];
 }
 
