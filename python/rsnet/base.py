@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import os
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,6 +35,26 @@ def shown(value: object) -> str:
     if isinstance(value, Unusable):
         value._refuse()
     return " ".join(_REPR.repr(value).split())
+
+
+_LIMITS = "bytes, as an integer of at least 0 or a string such as '2GB' or '2GiB'"
+
+
+def limit_bytes(limit: int | str | None) -> int | None:
+    """Bytes of `memory_limit`: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31)."""
+    if limit is None:
+        return None
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", limit)
+        if not match:
+            raise ValueError(f"invalid memory_limit {shown(limit)}: expected {_LIMITS}")
+        base = 1024 if match[3] else 1000
+        return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
+        raise TypeError(f"invalid memory_limit {shown(limit)}: expected {_LIMITS}")
+    if limit < 0:
+        raise ValueError(f"invalid memory_limit {limit}: expected {_LIMITS}")
+    return int(limit)
 
 
 def refuse_keywords(function: str, given: Mapping[str, object], known: str) -> None:

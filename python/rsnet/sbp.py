@@ -159,7 +159,8 @@ class SbpContext:
     def _check_use(self) -> None:
         if self._is_over:
             raise MXNetError(
-                f"{self.op_type_name}: the SbpContext was used after its function had returned"
+                f"{self.op_type_name}: invalid use of an SbpContext whose function has returned: "
+                "expected one within it"
             )
 
     def _known(self, arg: OpArg, among: Iterable[OpArg], what: str) -> OpArg:
@@ -178,8 +179,8 @@ class SbpContext:
         """The signatures with the one that is always valid, each once."""
         for builder in self._begun:
             raise MXNetError(
-                f"{self.op_type_name}: the sbp signature '{Signature(builder._of)}' was begun but "
-                "not built: call Build()"
+                f"{self.op_type_name}: invalid sbp signature '{Signature(builder._of)}', which was "
+                "begun: expected Build() at its end"
             )
         self._is_over = True
         everything = [*self._inputs, *self._outputs]
@@ -206,7 +207,7 @@ class SignatureBuilder:
             if not 0 <= split.axis < rank:  # type: ignore[operator]
                 raise MXNetError(
                     f"{self._ctx.op_type_name}: invalid axis {axis} of argument '{arg.name}' "
-                    f"{arg.index} in an sbp signature: it has {rank} axes"
+                    f"{arg.index} in an sbp signature: expected 0 to {rank - 1}"
                 )
             self._set(arg, split)
         return self
@@ -231,8 +232,8 @@ class SignatureBuilder:
         for arg in everything:
             if arg not in self._of:
                 raise MXNetError(
-                    f"{ctx.op_type_name}: the sbp signature '{Signature(self._of)}' has no "
-                    f"distribution for argument '{arg.name}' {arg.index}"
+                    f"{ctx.op_type_name}: invalid sbp signature '{Signature(self._of)}': expected "
+                    f"a distribution of argument '{arg.name}' {arg.index}"
                 )
         ctx._made.append(Signature({arg: self._of[arg] for arg in everything}))
         ctx._begun = [builder for builder in ctx._begun if builder is not self]
@@ -251,8 +252,8 @@ class SignatureBuilder:
         before = self._of.setdefault(arg, sbp)
         if before != sbp:
             raise MXNetError(
-                f"{self._ctx.op_type_name}: argument '{arg.name}' {arg.index} is both {before} and "
-                f"{sbp} in one sbp signature"
+                f"{self._ctx.op_type_name}: invalid {sbp} of argument '{arg.name}' {arg.index} in "
+                f"an sbp signature: expected {before}, as before"
             )
 
 
@@ -332,14 +333,14 @@ def parse_rule(op: str, text: str, inputs: Sequence[str], outputs: Sequence[str]
         if name not in (*inputs, *outputs):
             raise wrong(f"'{name}': expected one of {', '.join((*inputs, *outputs))}")
         if used not in (None, variable):
-            raise wrong(f"'{used}' is not the variable of a loop, 'for {used} in axes(...)'")
+            raise wrong(f"'{used}': expected the variable of a loop, 'for {used} in axes(...)'")
         number = int(axis or plus or 0)
         terms.append(
             _Term(name, None if index is None else int(index), b or p or "S", number, used)
         )
     missing = [name for name in (*inputs, *outputs) if name not in {t.name for t in terms}]
     if missing:
-        raise wrong(f"argument '{missing[0]}' has no distribution")
+        raise wrong(f"expected a distribution of argument '{missing[0]}'")
     return _TextRule(tuple(terms), over)
 
 

@@ -112,13 +112,13 @@ def minimize(loss):
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda x: (minimize(x * 2), minimize(x)), "minimizes twice"),
-        (lambda x: flow.get_variable("n"), "'n' is new and needs shape and initializer"),
+        (lambda x: (minimize(x * 2), minimize(x)), "expected one call of minimize, got two"),
+        (lambda x: flow.get_variable("n"), "expected shape and initializer, as 'n' is new"),
         (lambda x: (flow.get_variable("m", (2,), initializer="zeros"),
                     flow.get_variable("m", (3,))), r"'m' has shape \(2,\)"),
         (lambda x: flow.optimizer.SGD(0.1), "0.1 is not a scheduler"),
         (lambda x: (product("twice", x, x), product("twice", x, x)),
-         "job 'job' has an operator 'twice' already"),
+         "invalid name 'twice': expected one that is new in job 'job'"),
     ],
 )  # fmt: skip
 def test_mistakes_in_jobs(function, says):
@@ -127,7 +127,7 @@ def test_mistakes_in_jobs(function, says):
 
 
 def test_outside_jobs():
-    with pytest.raises(MXNetError, match="get_variable must be called inside a job"):
+    with pytest.raises(MXNetError, match="get_variable: expected a call inside of a job"):
         flow.get_variable("w", (3,))
     x = nd.array(X)
     product("free", x, x)

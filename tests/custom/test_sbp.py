@@ -76,18 +76,24 @@ def test_a_function_is_called_when_the_operator_is_used_once_for_each_shape():
 WRONG = {
     "out left out": (
         lambda c: c.NewBuilder().Split(OpArg("in"), 0).Build(),
-        "t_sbp_.*the sbp signature 'in:S\\(0\\)' has no distribution for argument 'out' 0",
+        "t_sbp_.*invalid sbp signature 'in:S\\(0\\)': expected a distribution of argument 'out' 0",
     ),
     "in left out": (
         lambda c: c.NewBuilder().PartialSum(c.outputs()).Build(),
-        "no distribution for argument 'in' 0",
+        "expected a distribution of argument 'in' 0",
     ),
     "unknown": (lambda c: c.NewBuilder().Broadcast(OpArg("x")), "invalid argument 'x' 0.*'in' 0"),
     "index": (lambda c: c.NewBuilder().Broadcast(OpArg("in", 3)), "invalid argument 'in' 3"),
-    "axis": (lambda c: c.NewBuilder().Split(OpArg("in"), 2), "invalid axis 2 .*'in' 0.*2 axes"),
+    "axis": (
+        lambda c: c.NewBuilder().Split(OpArg("in"), 2),
+        "invalid axis 2 .*'in' 0.*: expected 0 to 1",
+    ),
     "kind of axis": (lambda c: c.NewBuilder().Split(OpArg("in"), "0"), "invalid axis '0'"),
-    "twice": (lambda c: c.NewBuilder().Split("in", 0).Broadcast("in"), "both S\\(0\\) and B"),
-    "not built": (lambda c: c.NewBuilder().Split("in", 0) and None, "begun but not built"),
+    "twice": (
+        lambda c: c.NewBuilder().Split("in", 0).Broadcast("in"),
+        "invalid B of .*: expected S\\(0\\)",
+    ),
+    "not built": (lambda c: c.NewBuilder().Split("in", 0) and None, "begun: expected Build"),
     "input": (lambda c: c.LogicalTensorDesc4InputArgNameAndIndex("out", 0), "invalid input 'out'"),
     "attribute": (lambda c: c.attr("k"), "invalid attribute 'k'"),
     "refusal": (lambda c: "only even axes", "only even axes"),
@@ -124,10 +130,10 @@ def test_rules_as_text():
     [
         (3, "invalid sbp 3: expected a function"),
         (["in:B out:B", 3], "invalid sbp"),
-        ("in:S(0)", "argument 'out' has no distribution"),
+        ("in:S(0)", "expected a distribution of argument 'out'"),
         ("in:S(0) x:B out:B", "'x': expected one of in, out"),
         ("in:Q out:B", "'in:Q': expected name:B"),
-        ("in:S(i) out:S(i)", "'i' is not the variable of a loop"),
+        ("in:S(i) out:S(i)", "'i': expected the variable of a loop"),
         ("in:S(i) out:S(i) for i in axes(out)", "expected an input, one of in"),
     ],
 )
@@ -289,7 +295,9 @@ def test_a_context_ends_with_its_function():
     define("t_sbp_kept_context", rules)
     sbp.signatures("t_sbp_kept_context", (2, 4))
     for use in (kept[0].NewBuilder, kept[1].Build):
-        with pytest.raises(MXNetError, match="t_sbp_kept_context: the SbpContext was used after"):
+        with pytest.raises(
+            MXNetError, match="t_sbp_kept_context: invalid use of an SbpContext whose function has"
+        ):
             use()
 
 

@@ -144,9 +144,9 @@ def test_a_decorated_function_may_be_registered_again():
     assert (
         mx.sym.t_doors_cell(mx.sym.Variable("x")).bind(mx.cpu(), [x]).forward()[0].asscalar() == 3
     )
-    with pytest.raises(MXNetError, match="registered again: this record is an old one"):
+    with pytest.raises(MXNetError, match="invalid record, an old one: expected"):
         old.entry.describe("?")
-    with pytest.raises(MXNetError, match="registered again: this record is an old one"):
+    with pytest.raises(MXNetError, match="invalid record, an old one: expected"):
         old.gradient(lambda *args: None)
 
 
@@ -184,7 +184,7 @@ def test_the_decorator_replaces_nothing_else():
         with pytest.raises(MXNetError, match="already registered"):
             op.op(name)(lambda x: x)
     op.op("t_doors_decorated")(lambda x: x)
-    with pytest.raises(MXNetError, match="already registered with plevel=10"):
+    with pytest.raises(MXNetError, match="invalid plevel 10 of attribute"):
         op.register("t_doors_decorated").set_attr("FCompute<cpu>", double)
 
 
@@ -286,7 +286,7 @@ def test_tmp_may_be_a_numpy_integer():
             r"gradient of 'in' array\(\[1.\]\): expected",
         ),
         (lambda ctx: ctx.bind("in", lambda: lambda: 0), "expected an entry"),
-        (lambda ctx: None, "no gradient was bound to input 'in'"),
+        (lambda ctx: None, "expected a gradient of input 'in', got none"),
     ],
 )
 def test_bind_takes_one_entry_for_an_input(bind, says):
@@ -397,7 +397,9 @@ def test_operators_hide_nothing_of_rsnet(name):
         lambda name: mx.operator.register(name)(type("Prop", (mx.OperatorProperty,), {})),
     ]
     for way in ways:
-        with pytest.raises(MXNetError, match=f"'{name}' would hide rsnet.* not an operator"):
+        with pytest.raises(
+            MXNetError, match=f"invalid name '{name}': expected .* would hide rsnet"
+        ):
             way(name)
     assert isinstance(nd.array([1]), nd.NDArray) and mx.sym.Variable("x").name == "x"
 
@@ -407,7 +409,7 @@ def test_inference_does_not_change_inputs(what, value):
     name = fresh()
     op.define(name, inputs="in", infer=lambda ctx: setattr(ctx.inp("in"), what, value))
     op.kernel(name)(lambda ctx: None)
-    with pytest.raises(TypeError, match=f"the {what} of an input is read-only"):
+    with pytest.raises(TypeError, match=f"invalid write of the {what} of an input"):
         getattr(nd, name)(nd.ones((1,)))
 
 
@@ -426,7 +428,7 @@ def test_kernels_and_gradients_of_other_kinds():
         op.kernel("t_doors_parts", state=5)
     with pytest.raises(MXNetError, match="invalid gradient 5: expected a function"):
         op.grad("t_doors_parts")(5)
-    with pytest.raises(MXNetError, match="at least one output"):
+    with pytest.raises(MXNetError, match="invalid outputs: expected one at least"):
         op.define("t_doors_parts", inputs="in", outputs="", infer=one_of_them)
 
 

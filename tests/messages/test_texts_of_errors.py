@@ -17,18 +17,15 @@ KEPT = re.compile(
 FORMS = {"invalid", "unknown", "_wrong"}
 # Texts of other forms by file. The numbers fall; a new text says "invalid X v: expected ...".
 OTHERS = {
-    "_half_private/base.py": 1, "_half_private/model.py": 1, "_operators/attribute_table.py": 2,
-    "_operators/attributes.py": 4, "_operators/checks.py": 2, "_operators/custom_op.py": 1,
-    "_operators/decorator.py": 2, "_operators/library.py": 2, "_operators/operands.py": 2,
-    "_operators/property_node.py": 1, "_operators/register.py": 1, "_operators/translation.py": 3,
-    "_operators/user/attr.py": 1, "_operators/user/condition.py": 1,
-    "_operators/user/contexts.py": 2, "_operators/user/definition.py": 3,
-    "_operators/user/gradient.py": 4, "_operators/user/inference.py": 1,
-    "_operators/user/registration.py": 6, "context.py": 1, "cuda/_loader.py": 3,
-    "image/functions.py": 1, "image/iterator.py": 2, "io/files.py": 2, "oneflow/builder.py": 5,
-    "oneflow/job.py": 7, "oneflow/optimizer.py": 1, "oneflow/recipes.py": 1,
-    "oneflow/variable.py": 2, "optimizer/base.py": 1, "parameter.py": 1, "recordio.py": 1,
-    "sbp.py": 8, "test_utils/compare.py": 4, "test_utils/data.py": 2, "test_utils/digits.py": 1,
+    "_half_private/base.py": 1, "_half_private/model.py": 1, "_operators/attribute_table.py": 1,
+    "_operators/attributes.py": 2, "_operators/checks.py": 1, "_operators/custom_op.py": 1,
+    "_operators/decorator.py": 2, "_operators/library.py": 2, "_operators/operands.py": 1,
+    "_operators/property_node.py": 1, "_operators/translation.py": 1, "_operators/user/attr.py": 1,
+    "_operators/user/contexts.py": 1, "_operators/user/definition.py": 1,
+    "_operators/user/gradient.py": 2, "_operators/user/registration.py": 4, "context.py": 1,
+    "cuda/_loader.py": 3, "image/functions.py": 1, "image/iterator.py": 2, "io/files.py": 2,
+    "optimizer/base.py": 1, "parameter.py": 1, "recordio.py": 1, "sbp.py": 1,
+    "test_utils/compare.py": 4, "test_utils/data.py": 2, "test_utils/digits.py": 1,
     "test_utils/programs.py": 1, "tools/im2rec.py": 3, "visualization.py": 2,
 }  # fmt: skip
 

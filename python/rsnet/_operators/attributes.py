@@ -102,7 +102,8 @@ class Entry:
         check_attribute(self.name, name, value)
         known = self.record.attributes.get(name)
         if known is not None and known[0] == plevel:
-            raise fail(self.name, f"attribute {name} is already registered with plevel={plevel}")
+            what = f"plevel {plevel} of attribute {name}, which is registered with it already"
+            raise fail(self.name, f"invalid {what}: expected a higher one")
         if known is not None and known[0] > plevel:
             return self
         return self.put_attr(name, value, plevel, views)
@@ -164,7 +165,9 @@ class Entry:
         before if it is refused.
         """
         if self.record.superseded:
-            raise fail(self.name, "the operator was registered again: this record is an old one")
+            raise fail(
+                self.name, "invalid record, an old one: expected that of the last registration"
+            )
         before = vars(self.record).copy()
         vars(self.record).update(fields)
         if any(name in KERNELS for name in self.record.attributes):

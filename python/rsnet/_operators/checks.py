@@ -101,7 +101,8 @@ def free_name(where: str, name: object) -> str:
     hidden = registry.hidden_by(free)
     if hidden is not None:
         raise MXValueError(
-            f"{where}: an operator '{free}' would hide {hidden}, which is not an operator"
+            f"{where}: invalid name '{free}': expected one that hides nothing but operators, and "
+            f"it would hide {hidden}"
         )
     return free
 

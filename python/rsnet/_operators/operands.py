@@ -127,7 +127,8 @@ class Requested(list[Any]):
             for resource in self:
                 if resource.kind == key:
                     return resource
-            raise MXNetError(f"the operator did not request '{key}'")
+            kinds = ", ".join(resource.kind for resource in self) or "none"
+            raise MXNetError(f"invalid resource '{key}': expected one that is requested ({kinds})")
         return super().__getitem__(key)
 
 

@@ -56,7 +56,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
             what = f"result of type_string of {cls.__name__}"
             raise invalid(f"register('{name}')", what, says, f"{name!r}")
     if _core.is_builtin_operator(name):
-        raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
+        raise MXValueError(f"register: invalid name '{name}': expected none of a built-in operator")
     known = name in registry.properties
     if known:
         warn_of_replacing(f"operator '{name}'", "class")

@@ -95,7 +95,7 @@ class Translation:
         if self.attr("FExecType") is not None:
             check_exec_type(self.name, "FExecType", self.attr("FExecType")(attrs))
         if self.attr("FInplaceIdentity") is not None and self.attr("FInplaceOption") is None:
-            raise fail(self.name, "FInplaceIdentity is about FInplaceOption, which is not there")
+            raise fail(self.name, "expected FInplaceOption, which FInplaceIdentity is about")
         if self.attr("FSetInputVarAttrOnCompose") is not None:
             attrs.on_variables = self._set_on_variables(attrs)
         # Mistakes in hints show at the call, not where a graph is planned.
@@ -216,7 +216,9 @@ class Translation:
 
         def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
             if stateless and state is None:  # a backward operator has the state of its forward one
-                raise fail(self.name, f"{name} needs a state: there is no FCreateOpState")
+                raise fail(
+                    self.name, f"expected FCreateOpState, which makes the state that {name} needs"
+                )
             if requests is not None:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)

@@ -11,11 +11,10 @@ import numpy as np
 from .. import ndarray as nd
 from .. import symbol as sym
 from .._exceptions import add_note
-from ..base import MXNetError, MXTypeError, NotImplementedForSymbol
+from ..base import MXNetError, MXTypeError, NotImplementedForSymbol, limit_bytes
 from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray._cached_op import CachedOp
-from ..symbol.bind_arguments import limit_bytes
 from ._structure import flatten, regroup
 from .block import Block
 from .parameter import DeferredInitializationError, Parameter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ..base import shown
+from ..base import limit_bytes, shown
 
 NDArray = _core.NDArray
 
@@ -56,8 +56,6 @@ class CachedOp:
         self, sym: Any, flags: Any = (), parameters: Any = (), name: str = "CachedOp",
         memory_limit: int | str | None = None,
     ) -> None:  # fmt: skip
-        from ..symbol.bind_arguments import limit_bytes  # which needs this package
-
         handle = getattr(sym, "_handle", None)
         if not isinstance(handle, _core.SymbolHandle):
             raise TypeError(f"CachedOp: invalid sym {sym!r}: expected a Symbol")

@@ -35,7 +35,9 @@ def _take_name(name: str) -> None:
     if scope is not None:
         where, names = scope
         if name in names:
-            raise fail("user_op_builder", f"{where} has an operator '{name}' already")
+            raise fail(
+                "user_op_builder", f"invalid name '{name}': expected one that is new in {where}"
+            )
         names.add(name)
 
 
@@ -62,7 +64,7 @@ class OperatorBuilder:
 
     def _chosen(self, call: str) -> Any:
         if self._definition is None:
-            raise fail(f"user_op_builder('{self._name}')", f"call Op before {call}")
+            raise fail(f"user_op_builder('{self._name}')", f"expected a call of Op before {call}")
         return self._definition
 
     def Input(self: B, arg: str, blobs: Sequence[Any]) -> B:
@@ -110,7 +112,7 @@ class OperatorBuilder:
         conf = d.conf({**counts, **declared}, self._attrs)
         missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
         if missing:
-            raise fail(d.name, f"required input '{missing[0]}' has no arrays")
+            raise fail(d.name, f"expected arrays of the required input '{missing[0]}', got none")
         flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
         return d, conf, flat, d.call_params(conf)
 
@@ -178,14 +180,16 @@ class UserOp:
         blobs = self._made()
         for arg in blobs:
             if blobs[arg] and arg not in self._order:
-                raise ValueError(f"{self.name}: output '{arg}' was not declared by Output()")
+                raise ValueError(
+                    f"{self.name}: expected Output('{arg}'), which declares the output"
+                )
         return tuple(b for arg in self._order for b in blobs[arg])
 
     def SoleOutputBlob(self) -> Any:
         """The only output."""
         blobs = self.RemoteBlobList()
         if len(blobs) != 1:
-            raise fail(self.name, f"SoleOutputBlob of an operator with {len(blobs)} outputs")
+            raise fail(self.name, f"SoleOutputBlob: expected one output, got {len(blobs)}")
         return blobs[0]
 
 

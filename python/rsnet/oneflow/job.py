@@ -43,9 +43,11 @@ class Job:
     def minimize(self, loss: Any, optimizer: Any) -> None:
         """What is differentiated at the end of the job, and by what."""
         if self.loss is not None:
-            raise MXNetError(f"train job '{self.function.name}' minimizes twice")
+            raise MXNetError(
+                f"train job '{self.function.name}': expected one call of minimize, got two"
+            )
         if self.function.type != "train":
-            raise MXNetError(f"job '{self.function.name}' is not a train job: nothing to minimize")
+            raise MXNetError(f"minimize: invalid job '{self.function.name}': expected a train job")
         self.loss, self.optimizer = loss, optimizer
 
 
@@ -53,7 +55,7 @@ def current(what: str) -> Job:
     """The job this thread runs."""
     job: Job | None = getattr(_running, "job", None)
     if job is None:
-        raise MXNetError(f"{what} must be called inside a job function")
+        raise MXNetError(f"{what}: expected a call inside of a job function")
     return job
 
 
@@ -75,10 +77,12 @@ class GlobalFunction:
         self._trainer = Trainer()
         for key, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise MXNetError(f"job '{self.name}': *{key} is not allowed")
+                raise MXNetError(
+                    f"job '{self.name}': invalid argument *{key}: expected one by name"
+                )
             if not isinstance(hints.get(key), flow_typing.Placeholder):
                 raise MXNetError(
-                    f"job '{self.name}': argument '{key}' needs an annotation such as "
+                    f"job '{self.name}': argument '{key}': expected an annotation such as "
                     "typing.Numpy.Placeholder((2, 3))"
                 )
         functools.update_wrapper(self, function)
@@ -110,7 +114,9 @@ class GlobalFunction:
         with autograd.record():
             result = self._function(**arrays)
         if job.loss is None:
-            raise MXNetError(f"train job '{self.name}' minimizes nothing: call minimize(loss)")
+            raise MXNetError(
+                f"train job '{self.name}': expected a call of minimize(loss), got none"
+            )
         job.loss.backward()
         for array, handler in job.watched:
             handler(array.grad.asnumpy())
@@ -191,6 +197,7 @@ def watch_diff(blob: Any, handler: Callable[[Any], None]) -> None:
     job = current("watch_diff")
     if getattr(blob, "grad", None) is None:
         raise MXNetError(
-            "watch_diff: only arguments and variables of a train job have gradients to watch"
+            "watch_diff: invalid blob: expected an argument or variable of a train job, which has "
+            "a gradient"
         )
     job.watched.append((blob, handler))

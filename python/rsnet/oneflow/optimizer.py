@@ -13,7 +13,10 @@ class PiecewiseConstantScheduler:
 
     def __init__(self, boundaries: list[int], values: list[float]) -> None:
         if len(values) != len(boundaries) + 1:
-            raise ValueError("a schedule needs one more value than boundaries")
+            raise ValueError(
+                f"invalid number of values {len(values)} of a schedule: expected "
+                f"{len(boundaries) + 1}, one more than boundaries"
+            )
         self._boundaries, self._values = boundaries, values
 
     def rate(self, step: int) -> float:

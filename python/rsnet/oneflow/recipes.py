@@ -70,7 +70,9 @@ class OneflowGradContext(GradContext):
     def define(self, name: str, recipe: Callable[[RecipeBuilder], BuiltOp]) -> None:
         """Names a recipe."""
         if name in self._recipes():
-            raise fail(f"gradient of {self.op_name}", f"operator '{name}' is defined twice")
+            raise fail(
+                f"gradient of {self.op_name}", f"invalid second operator '{name}': expected one"
+            )
         self._recipes()[name] = recipe
 
     def get(self, name: str) -> Any:

@@ -58,14 +58,16 @@ def get_variable(
         found = _variables.get(name)
         if found is None:
             if shape is None or initializer is None:
-                raise MXNetError(f"get_variable: '{name}' is new and needs shape and initializer")
+                raise MXNetError(
+                    f"get_variable: expected shape and initializer, as '{name}' is new"
+                )
             found = nd.zeros(tuple(shape), dtype=kind)
             init.create(initializer)._init_weight(name, found)
             _variables[name] = found
     if (shape is not None and found.shape != tuple(shape)) or np.dtype(found.dtype) != kind:
         raise MXNetError(
             f"get_variable: '{name}' has shape {found.shape} and dtype {np.dtype(found.dtype)}, "
-            f"asked for with shape {shape} and dtype {kind}"
+            f"expected shape {shape} and dtype {kind}"
         )
     if trainable:
         running.train(name, found)

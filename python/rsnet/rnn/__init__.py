@@ -6,7 +6,7 @@ Cells that are made with the same `params` share their weights.
 
 from .._mxnet_names import module_getattr
 from .base_cell import BaseRNNCell, RNNParams
-from .cells import GRUCell, LSTMCell, RNNCell
+from .cells import DropoutCell, GRUCell, LSTMCell, RNNCell
 from .checkpoint import (
     do_rnn_checkpoint,
     load_rnn_checkpoint,
@@ -16,7 +16,7 @@ from .checkpoint import (
 from .containers import BidirectionalCell, SequentialRNNCell
 from .conv_cells import BaseConvRNNCell, ConvGRUCell, ConvLSTMCell, ConvRNNCell
 from .fused_cell import FusedRNNCell
-from .modifiers import DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
+from .modifiers import ModifierCell, ResidualCell, ZoneoutCell
 from .sentences import BucketSentenceIter, encode_sentences
 
 __all__ = [

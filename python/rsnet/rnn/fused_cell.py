@@ -12,7 +12,7 @@ from .._warnings import warn
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .base_cell import BaseRNNCell, RNNParams, time_axis
-from .cells import GRUCell, LSTMCell, RNNCell
+from .cells import DropoutCell, GRUCell, LSTMCell, RNNCell
 from .containers import BidirectionalCell, SequentialRNNCell
 
 __all__ = ["FusedRNNCell"]
@@ -148,7 +148,6 @@ class FusedRNNCell(BaseRNNCell):
 
     def unfuse(self) -> SequentialRNNCell:
         """The same network of single cells, with the weights that `unpack_weights` gives them."""
-        from .modifiers import DropoutCell
 
         def cell(prefix: str) -> BaseRNNCell:
             if self._mode == "lstm":

@@ -1,4 +1,4 @@
-"""Cells that change what another cell computes: dropout, zoneout, residual connections."""
+"""Cells that change what another cell computes: zoneout, residual connections."""
 
 from __future__ import annotations
 
@@ -13,52 +13,7 @@ from .base_cell import BaseRNNCell, RNNParams, join_time, split_time
 from .containers import BidirectionalCell
 from .fused_cell import FusedRNNCell
 
-__all__ = ["DropoutCell", "ModifierCell", "ResidualCell", "ZoneoutCell"]
-
-
-class DropoutCell(BaseRNNCell):
-    """Drops elements of its input; it has no state.
-
-    Parameters
-    ----------
-    dropout : float
-        Share of elements that are set to 0.
-    prefix : str
-    params : RNNParams, optional
-    """
-
-    def __init__(
-        self, dropout: float, prefix: str = "dropout_", params: RNNParams | None = None
-    ) -> None:
-        super().__init__(prefix, params)
-        if not isinstance(dropout, (int, float)):
-            raise AssertionError(f"dropout is {dropout!r}, expected a number")
-        self.dropout = dropout
-
-    @property
-    def state_info(self) -> list[dict[str, Any]]:
-        """No states."""
-        return []
-
-    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
-        """One step."""
-        if self.dropout > 0:
-            inputs = sym.Dropout(inputs, p=self.dropout)
-        return inputs, list(states)
-
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: Any = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-    ) -> tuple[Any, list[Any]]:
-        """Drops elements of all steps at once where they are one symbol."""
-        self.reset()
-        if isinstance(inputs, Symbol) and merge_outputs is not False:
-            return self(inputs, [])
-        return super().unroll(length, inputs, begin_state or [], layout, merge_outputs)
+__all__ = ["ModifierCell", "ResidualCell", "ZoneoutCell"]
 
 
 class ModifierCell(BaseRNNCell):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from .. import _core
-from ..base import MXNetError
+from ..base import MXNetError, limit_bytes
 from ..context import Context, current_context
 from ..executor import Executor
 from ..ndarray import NDArray, zeros
@@ -20,7 +20,6 @@ from .bind_arguments import (
     check_context,
     check_groups,
     check_shared,
-    limit_bytes,
     simple_reqs,
     warn_of_unknown,
 )

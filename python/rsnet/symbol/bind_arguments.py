@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-import numpy as np
 
 from .._warnings import warn
 from ..base import MXNetError, MXValueError, shown
@@ -85,26 +82,6 @@ def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[s
                 f"invalid grad_req {req!r} of '{name}': expected one of: {', '.join(_REQS)}"
             )
     return reqs
-
-
-_LIMITS = "bytes, as an integer of at least 0 or a string such as '2GB' or '2GiB'"
-
-
-def limit_bytes(limit: int | str | None) -> int | None:
-    """Bytes of `memory_limit`: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31)."""
-    if limit is None:
-        return None
-    if isinstance(limit, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", limit)
-        if not match:
-            raise ValueError(f"invalid memory_limit {shown(limit)}: expected {_LIMITS}")
-        base = 1024 if match[3] else 1000
-        return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
-        raise TypeError(f"invalid memory_limit {shown(limit)}: expected {_LIMITS}")
-    if limit < 0:
-        raise ValueError(f"invalid memory_limit {limit}: expected {_LIMITS}")
-    return int(limit)
 
 
 def check_groups(group2ctx: Any) -> dict[str, Context] | None:

@@ -30,7 +30,7 @@ class Condition:
         return Condition("not", self)
 
     def __bool__(self) -> bool:
-        raise TypeError("combine kernel conditions with & | ~, not with and, or, not")
+        raise TypeError("invalid and, or, not of kernel conditions: expected & | ~")
 
     def __repr__(self) -> str:
         kind, *parts = self.data

@@ -84,7 +84,7 @@ class InputDesc(TensorDesc):
         object.__setattr__(self, "dtype", dtype)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise MXTypeError(f"infer: the {name} of an input is read-only")
+        raise MXTypeError(f"infer: invalid write of the {name} of an input: expected an output")
 
 
 class InferContext(_Context):

@@ -78,7 +78,9 @@ class UserOpDefinition:
             if key in attrs:
                 full[key] = attrs[key]
             elif declared.required:
-                raise fail(self.name, f"attribute '{key}' of kind {declared.kind} is not set")
+                raise fail(
+                    self.name, f"expected the attribute '{key}' of kind {declared.kind}, got none"
+                )
             else:
                 full[key] = declared.default
             declared.verify(self.name, key, full[key])
@@ -225,7 +227,7 @@ class UserOpDefinition:
     def _infer_both(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Any:
         answer = self.inference.both(conf, shapes, types)
         if not self.kernels:  # a call, or a graph that is bound
-            raise fail(self.name, f"has no kernel: register one with op.kernel('{self.name}')")
+            raise fail(self.name, f"has no kernel: expected one, by op.kernel('{self.name}')")
         return answer
 
     def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:

@@ -58,7 +58,7 @@ class GradContext(_Context):
         at = self._input(arg, i)
         rule, what = f"gradient of {self.op_name}", f"gradient of '{self.conf.facts.inputs[at]}'"
         if self.bound[at]:
-            raise fail(rule, f"second {what}: bind the sum of both")
+            raise fail(rule, f"invalid second {what}: expected the sum of both")
         made = fn() if self._needed[at] and callable(fn) else fn
         if isinstance(made, GradEntry):
             self.results[at] = made if self._needed[at] else None
@@ -113,7 +113,9 @@ def gradient_rule(d: Any) -> Callable[..., Any]:
         d.grad(ctx)
         for i, (bound, wanted) in enumerate(zip(ctx.bound, needed)):
             if wanted and not bound:
-                raise fail(where, f"no gradient was bound to input '{conf.facts.inputs[i]}'")
+                raise fail(
+                    where, f"expected a gradient of input '{conf.facts.inputs[i]}', got none"
+                )
         return program.program(d.name, ctx.results, len(needed))
 
     return rule

@@ -86,7 +86,7 @@ class InferenceByFunctions:
         try:
             self.infer_dtype(context)
         except ShapeUnknown:
-            raise fail(self.name, "infer_dtype reads a shape; only types are given") from None
+            raise fail(self.name, "infer_dtype reads a shape: expected types only") from None
         return context
 
     def _shapes(self, context: InferContext) -> list[Any]:

@@ -108,7 +108,7 @@ def define(
         raise invalid(name, "doc", doc, "a string")
     d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
     if not d.outputs:
-        raise fail(name, "an operator has at least one output")
+        raise fail(name, "invalid outputs: expected one at least")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
     d.inference = InferenceByFunctions(name, infer, infer_dtype)
@@ -118,14 +118,16 @@ def define(
     names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
     for n in names:
         if names.count(n) > 1 or n == "tmp_buffer":
-            raise fail(name, f"the name '{n}' is used twice or reserved")
+            raise fail(name, f"invalid name '{n}': expected every name once, and not tmp_buffer")
     for arg in d.inputs:
         if d.variable and arg.name in ("num_args", "arg_counts"):
-            raise fail(name, f"'{arg.name}' counts the arrays of every input: rename the input")
+            counts = "which counts the arrays of every input: expected another"
+            raise fail(name, f"invalid name '{arg.name}' of an input, {counts}")
     for key, declared in d.attrs.items():
         argument_name(f"{name}: attrs", key)
         if key in RESERVED:
-            raise fail(name, f"a call has a use of its own for '{key}': rename the attribute")
+            use = "for which a call has a use of its own: expected another"
+            raise fail(name, f"invalid name '{key}' of an attribute, {use}")
         if not isinstance(declared, Attr):
             raise invalid(name, f"attribute '{key}'", declared, "an op.Attr")
     d.check_defaults()
