@@ -260,6 +260,19 @@ def test_a_shared_variable_gets_a_dtype_that_all_operators_take(counted):
         assert bound_dtypes(sym.dt_int64(between(i))) == {"i": "int64"}
 
 
+def test_what_an_operator_demands_decides_for_its_neighbours(counted):
+    """What may be anything waits for what has to be an integer, whatever comes first."""
+    a, b, c = (sym.var(name) for name in "abc")
+    wide = sym.dt_int64(c)
+    pairs = [sym.dt_alike_di(a, b), sym.dt_alike_di(b, c)]
+    for order in itertools.permutations([*pairs, wide]):
+        assert bound_dtypes(sym.Group(list(order))) == dict.fromkeys("abc", "int64")
+    turned = [sym.dt_alike_di(b, a), sym.dt_alike_di(sym.identity(c), b), wide]
+    for order in itertools.permutations(turned):
+        assert bound_dtypes(sym.Group(list(order))) == dict.fromkeys("abc", "int64")
+    assert bound_dtypes(sym.Group(pairs)) == dict.fromkeys("abc", "float32")
+
+
 def test_errors_name_the_dtypes_that_were_assumed(counted):
     i = sym.var("i")
     with pytest.raises(mx.MXNetError) as caught:

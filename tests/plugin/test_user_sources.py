@@ -173,6 +173,54 @@ def test_numbers_do_not_depend_on_the_locale(tmp_path):
         ]
 
 
+COMPARISONS = """
+#include <rsnet/mxnet.h>
+enum class Side { left, right };
+struct Opaque { bool operator==(const Opaque&) const { return false; } };
+namespace mxnet { namespace op {
+struct ComparedParam : public dmlc::Parameter<ComparedParam> {
+  int which;
+  DMLC_DECLARE_PARAMETER(ComparedParam) { DMLC_DECLARE_FIELD(which); }
+};
+void Compared(const nnvm::NodeAttrs& attrs, const OpContext&, const std::vector<TBlob>& in,
+              const std::vector<OpReqType>&, const std::vector<TBlob>&) {
+  const int which = nnvm::get<ComparedParam>(attrs.parsed).which;
+  const char* none = nullptr;
+  uint8_t byte = 65;
+  int calls = 0;
+  if (which == 0)
+    CHECK_EQ(in.size(), 2) << "inputs";
+  else
+    CHECK_LT(++calls, which) << "after " << calls;
+  if (which == 2) CHECK_NE(none, nullptr);
+  if (which == 3) CHECK_EQ(in[0].shape_, TShape(1, 7));
+  if (which == 4) CHECK_EQ(Opaque(), Opaque());
+  if (which == 5) CHECK_EQ(Side::left, Side::right);
+  if (which == 6) CHECK_GE(byte, 66);
+  if (which == 7) CHECK_EQ(std::string("a"), "b");
+  if (which == 8) CHECK_GT(0.5f, 0.75);
+  if (which == 9) CHECK_LE(in.size(), 0U);
+}
+NNVM_REGISTER_OP(us_compared).set_attr_parser(ParamParser<ComparedParam>)
+    .set_attr<nnvm::FInferShape>("FInferShape", ElemwiseShape<1, 1>)
+    .set_attr<FCompute>("FCompute<cpu>", Compared);
+} }
+"""
+
+
+def test_comparisons_show_both_values():
+    mx.load_library(compiled_text(COMPARISONS, "compared.cc", cflags=["-Wall", "-Werror"]))
+    for which, shown in enumerate([
+        "in.size() == 2 (1 vs. 2) inputs", "++calls < which (1 vs. 1) after 1",
+        "none != nullptr (0 vs. nullptr)", "((2,) vs. (7,))", "Opaque() == Opaque() (? vs. ?)",
+        "(0 vs. 1)", "byte >= 66 (65 vs. 66)", "(a vs. b)", "(0.5 vs. 0.75)",
+        "in.size() <= 0U (1 vs. 0)",
+    ]):  # fmt: skip
+        with pytest.raises(mx.MXNetError) as caught:
+            nd.us_compared(nd.ones((2,)), which=which).wait_to_read()
+        assert shown in str(caught.value), which
+
+
 def test_sources_of_oneflows_users():
     names = mx.load_library(compiled("oneflow_users.cpp"))
     assert names == ["user_boxes", "user_spread"]

@@ -3,6 +3,7 @@
 //! Each is an assumption, made for one variable after another and followed through the graph. One
 //! that an operator refuses, near or far, is taken back, and another dtype is tried: so a variable
 //! that several operators read gets a dtype that all of them take, in whatever order they come.
+//! Variables of which a rule demands a dtype come first, since what they get may decide others.
 
 use super::joint::Joint;
 use super::{Fact, Sweep, Sweeper};
@@ -18,6 +19,8 @@ pub(super) struct Assumptions {
     made: Vec<(usize, DType)>,
     /// Is one being tried, so that a refusal is an error although a dtype is unknown?
     is_trying: bool,
+    /// Nodes with a joint rule that a new fact has reached: they may demand more now.
+    reached: Vec<usize>,
     /// The last error came from a rule that did not know all dtypes: what it said may be wrong.
     is_guess: bool,
 }
@@ -46,6 +49,9 @@ impl Joint<'_> {
         }
         let readers = graph.readers();
         let may_refuse = graph.has_joint_rules();
+        let joint = (0..graph.nodes.len()).filter(|&id| graph.is_joint(id));
+        self.assumptions.reached = joint.collect();
+        self.assume_what_is_demanded(&readers)?;
         while !untyped.is_empty() {
             let mut later = Vec::new();
             for at in untyped.iter().copied() {
@@ -55,12 +61,36 @@ impl Joint<'_> {
                         true => later.push(at),
                         false => self.assume(at, &readers, may_refuse)?,
                     }
+                    self.assume_what_is_demanded(&readers)?;
                 }
             }
             if later.len() == untyped.len() {
                 self.assume(later.remove(0), &readers, may_refuse)?;
+                self.assume_what_is_demanded(&readers)?;
             }
             untyped = later;
+        }
+        Ok(())
+    }
+
+    /// Assumes dtypes of variables of which a rule that was reached demands one, and then of those
+    /// of which one is demanded in consequence.
+    fn assume_what_is_demanded(&mut self, readers: &[Vec<usize>]) -> Result<()> {
+        let graph = self.types.graph;
+        while !self.assumptions.reached.is_empty() {
+            let mut reached = std::mem::take(&mut self.assumptions.reached);
+            reached.sort_unstable();
+            reached.dedup();
+            for id in reached {
+                for (entry, demand) in graph.nodes[id].inputs.iter().zip(self.demands(id)) {
+                    let at = graph.entry_id(*entry);
+                    let is_variable = graph.nodes[entry.node as usize].is_variable();
+                    let is_open = demand.is_some() && self.types.facts[at].is_none();
+                    if is_variable && is_open && !self.is_read_by_a_waiting_rule(&readers[at]) {
+                        self.assume(at, readers, true)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -69,10 +99,8 @@ impl Joint<'_> {
     fn is_read_by_a_waiting_rule(&self, readers: &[usize]) -> bool {
         let graph = self.shapes.graph;
         readers.iter().any(|&id| {
-            let node = &graph.nodes[id];
             let unknown = |e: &Entry| !self.shapes.facts[graph.entry_id(*e)].known();
-            node.op.as_ref().is_some_and(|op| op.infer_both.is_some())
-                && node.inputs.iter().any(unknown)
+            graph.is_joint(id) && graph.nodes[id].inputs.iter().any(unknown)
         })
     }
 
@@ -138,25 +166,31 @@ impl Joint<'_> {
 
     /// What a node's joint rule demands of an entry that is its input.
     fn demand(&mut self, id: usize, at: usize) -> Option<DType> {
-        let (graph, node) = (self.shapes.graph, self.shapes.load(id));
-        let rule = node.op.as_ref()?.infer_both.as_ref()?;
+        let graph = self.types.graph;
+        let own = graph.nodes[id].inputs.iter().position(|e| graph.entry_id(*e) == at)?;
+        self.demands(id).get(own).copied().flatten()
+    }
+
+    /// What a node's joint rule demands of its inputs; nothing if it cannot be asked.
+    fn demands(&mut self, id: usize) -> Vec<Option<DType>> {
+        let node = self.shapes.load(id);
+        let Some(rule) = node.op.as_ref().and_then(|op| op.infer_both.as_ref()) else {
+            return Vec::new();
+        };
         self.types.load(id);
-        if !self.shapes.ins.iter().all(Fact::known) {
-            return None;
+        if !self.shapes.ins.iter().all(Fact::known) || self.types.ins.iter().all(Fact::known) {
+            return Vec::new();
         }
         let ins = (&*self.shapes.ins, &mut *self.types.ins);
         let outs = (&mut *self.shapes.outs, &mut *self.types.outs);
-        let demands = rule(&node.attrs, ins, outs).ok()?;
-        let own = node.inputs.iter().position(|e| graph.entry_id(*e) == at)?;
-        demands.get(own).copied().flatten()
+        rule(&node.attrs, ins, outs).unwrap_or_default()
     }
 
     /// Other dtypes: of what is read together with the entry, of indices, of anything.
     fn others(&mut self, _: usize, readers: &[usize]) -> Vec<DType> {
         let graph = self.types.graph;
-        let has_rule =
-            |id: &&usize| graph.nodes[**id].op.as_ref().is_some_and(|op| op.infer_both.is_some());
-        let beside = readers.iter().filter(has_rule).flat_map(|&id| &graph.nodes[id].inputs);
+        let has_rule = readers.iter().filter(|id| graph.is_joint(**id));
+        let beside = has_rule.flat_map(|&id| &graph.nodes[id].inputs);
         let beside = beside.filter_map(|e| self.types.facts[graph.entry_id(*e)]);
         let mut dtypes: Vec<DType> = beside.chain([DType::I32, DType::I64]).collect();
         for dtype in self.types.facts.iter().flatten() {
@@ -177,6 +211,9 @@ impl Joint<'_> {
             for id in made.chain(readers[at].iter().copied()) {
                 if self.shapes.done[id] && self.types.done[id] {
                     continue;
+                }
+                if graph.is_joint(id) {
+                    self.assumptions.reached.push(id);
                 }
                 let inputs = graph.nodes[id].inputs.iter().map(|e| graph.entry_id(*e));
                 let entries: Vec<usize> = inputs.chain(graph.entries_of(id)).collect();

@@ -23,7 +23,12 @@ impl Graph {
 
     /// Do shapes and dtypes of any node depend on each other?
     pub(super) fn has_joint_rules(&self) -> bool {
-        self.nodes.iter().any(|n| n.op.as_ref().is_some_and(|op| op.infer_both.is_some()))
+        (0..self.nodes.len()).any(|id| self.is_joint(id))
+    }
+
+    /// Do the shapes and dtypes of this node depend on each other?
+    pub(super) fn is_joint(&self, id: usize) -> bool {
+        self.nodes[id].op.as_ref().is_some_and(|op| op.infer_both.is_some())
     }
 
     /// By entry: the nodes that have it for an input, and their backward nodes, whose outputs are

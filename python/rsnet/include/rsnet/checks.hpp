@@ -6,19 +6,63 @@
 #include <rsnet/library.hpp>
 
 #include <iostream>
+#include <optional>
+#include <type_traits>
 
 namespace rsnet {
 
 // Throws at the end of the statement, when the message is complete.
 class FailedCheck {
  public:
-  explicit FailedCheck(const char* what) { text_ << "Check failed: " << what << " "; }
+  explicit FailedCheck(const std::string& what) { text_ << "Check failed: " << what << " "; }
   [[noreturn]] ~FailedCheck() noexcept(false) { throw Failure(text_.str(), RSNET_INTERNAL); }
   std::ostream& stream() { return text_; }
 
  private:
   std::ostringstream text_;
 };
+
+// A value in a message; of what has no text a question mark.
+template <typename T, typename = void>
+struct IsStreamable : std::false_type {};
+template <typename T>
+struct IsStreamable<T, std::void_t<decltype(std::declval<std::ostream&>() << std::declval<T>())>>
+    : std::true_type {};
+template <typename T>
+void show(std::ostream& out, const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    out << +static_cast<std::underlying_type_t<T>>(value);
+  } else if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
+    out << static_cast<const volatile void*>(value);
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    out << +value;
+  } else if constexpr (IsStreamable<const T&>::value) {
+    out << value;
+  } else {
+    out << '?';
+  }
+}
+
+// What a comparison that fails adds to the message: both values.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#define RSNET_COMPARE(name, op)                                              \
+  template <typename A, typename B>                                          \
+  std::optional<std::string> name(const A& a, const B& b) {                  \
+    if (a op b) return std::nullopt;                                         \
+    std::ostringstream out;                                                  \
+    show(out << " (", a);                                                    \
+    show(out << " vs. ", b);                                                 \
+    return out.str() + ")";                                                  \
+  }
+RSNET_COMPARE(differ, ==)
+RSNET_COMPARE(equal, !=)
+RSNET_COMPARE(not_less, <)
+RSNET_COMPARE(greater, <=)
+RSNET_COMPARE(not_greater, >)
+RSNET_COMPARE(less, >=)
+#undef RSNET_COMPARE
+#pragma GCC diagnostic pop
 
 // One line of a log on standard error, written as a whole at the end of the statement.
 class LogLine {
@@ -43,18 +87,20 @@ Pointer not_null(Pointer pointer, const char* what) {
 
 }  // namespace rsnet
 
+// Loops rather than branches, so that an `else` that follows is not theirs; what fails throws.
 #define RSNET_CHECK(ok, what) \
-  if (ok) {                   \
-  } else                      \
-    ::rsnet::FailedCheck(what).stream()
+  while (!(ok)) ::rsnet::FailedCheck(what).stream()
+#define RSNET_CHECK_OP(a, op, b, fails)                          \
+  while (const auto rsnet_why = ::rsnet::fails((a), (b)))        \
+  ::rsnet::FailedCheck(#a " " #op " " #b + *rsnet_why).stream()
 #ifndef CHECK
 #define CHECK(x) RSNET_CHECK((x), #x)
-#define CHECK_EQ(a, b) RSNET_CHECK((a) == (b), #a " == " #b)
-#define CHECK_NE(a, b) RSNET_CHECK((a) != (b), #a " != " #b)
-#define CHECK_LT(a, b) RSNET_CHECK((a) < (b), #a " < " #b)
-#define CHECK_LE(a, b) RSNET_CHECK((a) <= (b), #a " <= " #b)
-#define CHECK_GT(a, b) RSNET_CHECK((a) > (b), #a " > " #b)
-#define CHECK_GE(a, b) RSNET_CHECK((a) >= (b), #a " >= " #b)
+#define CHECK_EQ(a, b) RSNET_CHECK_OP(a, ==, b, differ)
+#define CHECK_NE(a, b) RSNET_CHECK_OP(a, !=, b, equal)
+#define CHECK_LT(a, b) RSNET_CHECK_OP(a, <, b, not_less)
+#define CHECK_LE(a, b) RSNET_CHECK_OP(a, <=, b, greater)
+#define CHECK_GT(a, b) RSNET_CHECK_OP(a, >, b, not_greater)
+#define CHECK_GE(a, b) RSNET_CHECK_OP(a, >=, b, less)
 #endif
 #ifndef CHECK_NOTNULL
 #define CHECK_NOTNULL(x) ::rsnet::not_null((x), #x " != nullptr")
@@ -75,9 +121,7 @@ Pointer not_null(Pointer pointer, const char* what) {
 #define RSNET_LOG_WARNING ::rsnet::LogLine("warning").stream()
 #define RSNET_LOG_INFO ::rsnet::LogLine("info").stream()
 #define LOG_IF(severity, condition) \
-  if (!(condition)) {               \
-  } else                            \
-    LOG(severity)
+  for (bool rsnet_logs = (condition); rsnet_logs; rsnet_logs = false) LOG(severity)
 #endif
 
 #endif  // RSNET_CHECKS_HPP

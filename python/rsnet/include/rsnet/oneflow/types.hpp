@@ -82,9 +82,7 @@ class Maybe<void> {
 // ---- Checks that return ------------------------------------------------------------------------
 
 #define RSNET_OF_RETURN(ok, what) \
-  if (ok) {                       \
-  } else                          \
-    return ::oneflow::Error::CheckFailed() << "Check failed: " << what << " "
+  while (!(ok)) return ::oneflow::Error::CheckFailed() << "Check failed: " << what << " "
 #define CHECK_OR_RETURN(x) RSNET_OF_RETURN((x), #x)
 #define CHECK_EQ_OR_RETURN(a, b) RSNET_OF_RETURN((a) == (b), #a " == " #b)
 #define CHECK_NE_OR_RETURN(a, b) RSNET_OF_RETURN((a) != (b), #a " != " #b)
