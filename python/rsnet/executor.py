@@ -237,7 +237,7 @@ class Executor:
             What is given cannot be called.
         """
         if callback is not None and not callable(callback):
-            raise TypeError(f"callback is {callback!r}, expected a function of name and array")
+            raise TypeError(f"invalid callback {callback!r}: expected a function of name and array")
         self._monitor = callback
         self._handle.set_monitor(callback and _weak_monitor(self), bool(monitor_all))
 
