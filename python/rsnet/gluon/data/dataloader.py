@@ -180,9 +180,6 @@ class DataLoader:
                 ahead.popleft()
                 ask(1)
                 yield batch
-        except KeyboardInterrupt:
-            workers.close()  # it may have cut a message to or from one of them in two
-            raise
         finally:
             if workers.is_alive:
                 workers.forget(ahead)
