@@ -73,6 +73,6 @@ def test_lars_takes_weights_of_any_device():
 @pytest.mark.parametrize("other", [7, [1], (1, 2, 3), ({}, 1, 2)])
 def test_pickles_of_something_else_are_no_states(other):
     update = mx.optimizer.get_updater(mx.optimizer.SGD())
-    with pytest.raises(ValueError, match="these are no states of an optimizer: a "):
+    with pytest.raises(ValueError, match="these are no states of an optimizer: expected a dict"):
         update.set_states(pickle.dumps(other))
     assert update.states == {}

@@ -440,7 +440,10 @@ class Updater:
             raise ValueError(f"these are no states of an optimizer: {error}") from error
         found, *optimizer = loaded if isinstance(loaded, tuple) else (loaded,)
         if not isinstance(found, dict) or len(optimizer) > 1:
-            raise ValueError(f"these are no states of an optimizer: a {type(loaded).__name__}")
+            raise ValueError(
+                "these are no states of an optimizer: expected a dict, got a "
+                f"{type(loaded).__name__}"
+            )
         self.states = found
         if optimizer:
             self.optimizer = optimizer[0]
