@@ -236,7 +236,7 @@ class Executor:
             What is given cannot be called.
         """
         if callback is not None and not callable(callback):
-            raise TypeError(f"callback is {callback!r}, expected a function of name and array")
+            raise TypeError(f"invalid callback {callback!r}: expected a function of name and array")
         self._monitor = callback
         monitored = callback and _weak_monitor(weakref.WeakMethod(self._monitored))
         self._handle.set_monitor(monitored, bool(monitor_all))

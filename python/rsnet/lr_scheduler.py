@@ -47,13 +47,15 @@ class LRScheduler:
         warmup_mode: str = "linear",
     ) -> None:
         if warmup_steps < 0:
-            raise ValueError(f"warmup_steps is {warmup_steps}, expected at least 0")
+            raise ValueError(f"invalid warmup_steps {warmup_steps}: expected at least 0")
         if warmup_begin_lr > base_lr:
             raise ValueError(
                 f"invalid warmup_begin_lr {warmup_begin_lr}: expected at most base_lr, {base_lr}"
             )
         if warmup_mode not in ("linear", "constant"):
-            raise ValueError(f"warmup_mode is {warmup_mode!r}, expected 'linear' or 'constant'")
+            raise ValueError(
+                f"invalid warmup_mode {warmup_mode!r}: expected 'linear' or 'constant'"
+            )
         self.base_lr = base_lr
         self.warmup_steps = warmup_steps
         self.warmup_begin_lr = warmup_begin_lr

@@ -129,7 +129,7 @@ MESSAGES = {
         lambda: SUM.bind(
             mx.cpu(), {"a": ones((2,)), "b": ones((2,))}
         ).set_monitor_callback(3),
-        "callback is 3, expected a function of name and array",
+        "invalid callback 3: expected a function of name and array",
     ),
 }  # fmt: skip
 

@@ -58,8 +58,8 @@ def test_mnist_images_in_order_and_in_parts(digits):
     ("change", "says"),
     [
         ({"image": "none"}, "cannot read 'none'"),
-        ({"num_parts": 2, "part_index": 2}, "part_index is 2"),
-        ({"batch_size": 0}, "batch_size is 0"),
+        ({"num_parts": 2, "part_index": 2}, "invalid part_index 2"),
+        ({"batch_size": 0}, "invalid batch_size 0"),
         ({"bacth_size": 3}, "invalid parameters 'bacth_size'"),
     ],
 )

@@ -302,8 +302,10 @@ def test_binary_scores():
             metric.reset_local()
             assert np.isnan(metric.get()[1])
             assert metric.get_global() == (name, pytest.approx(want))
-    with pytest.raises(ValueError, match="F1: invalid labels or shape"):
+    with pytest.raises(ValueError, match="metric 'f1': invalid label 2: expected 0 or 1"):
         mx.metric.F1().update([mx.nd.array([2])], [mx.nd.array([[0.1, 0.9]])])
+    with pytest.raises(ValueError, match=r"'mcc': invalid shape of predictions \(1, 3\): expected"):
+        mx.metric.MCC().update([mx.nd.array([1])], [mx.nd.array([[0.1, 0.9, 0]])])
 
 
 def test_likelihoods():
@@ -471,3 +473,16 @@ def test_langevin_dynamics_sample_around_the_minimum():
         update(0, w, w)
     values = w.asnumpy()
     assert abs(values.mean()) < 0.1 and abs(values.std() - 1) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"warmup_steps": -1}, "invalid warmup_steps -1: expected at least 0"),
+        ({"base_lr": 0.1, "warmup_begin_lr": 1}, "invalid warmup_begin_lr 1: expected at most"),
+        ({"warmup_mode": "x"}, "invalid warmup_mode 'x': expected 'linear' or 'constant'"),
+    ],
+)
+def test_warm_ups_that_cannot_be(options, says):
+    with pytest.raises(ValueError, match=says):
+        mx.lr_scheduler.CosineScheduler(5, **options)

@@ -57,7 +57,7 @@ def test_a_fused_cell_that_transposes():
             TypeError,
             "arg_params: 'fc_weight' is a int, expected an NDArray",
         ),
-        ({"optimizer_params": 3}, TypeError, "optimizer_params is 3, expected a dict or"),
+        ({"optimizer_params": 3}, TypeError, "invalid optimizer_params 3: expected a dict or"),
         (
             {"optimizer_params": {"learning_rat": 1}},
             TypeError,

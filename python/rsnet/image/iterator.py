@@ -55,7 +55,9 @@ def _unpacked(payload: bytes, record: str) -> tuple[recordio.IRHeader, bytes]:
     try:
         return recordio.unpack(payload)
     except MXNetError as error:
-        raise MXNetError(f"{record}: {error}") from error
+        # The error itself says what was expected.
+        error.args = (f"{record}: {error}",)
+        raise
 
 
 class ImageIter(DataIter):

@@ -60,7 +60,7 @@ def read_idx(path: str) -> np.ndarray:
 def _part(count: int, num_parts: int, part_index: int) -> slice:
     """The rows of part `part_index` of `num_parts`."""
     if not 0 <= part_index < num_parts:
-        raise ValueError(f"part_index is {part_index}, expected 0 to {num_parts - 1}")
+        raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")
     return slice(count * part_index // num_parts, count * (part_index + 1) // num_parts)
 
 
@@ -73,7 +73,7 @@ class _RowIter(MXDataIter):
     ) -> None:  # fmt: skip
         super().__init__(int(batch_size))
         if self.batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}, expected at least 1")
+            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
         # A label of shape (N, 1) is delivered as (N,).
         if label.ndim == 2 and label.shape[1] == 1:
             label = label[:, 0]
@@ -360,7 +360,7 @@ def _read_libsvm(path: str, width: int) -> tuple[np.ndarray, np.ndarray]:
                     index, _, value = cell.partition(":")
                     if not 0 <= int(index) < width:
                         raise MXNetError(
-                            f"{path}:{number}: index {index}, expected 0 to {width - 1}"
+                            f"{path}:{number}: invalid index {index}: expected 0 to {width - 1}"
                         )
                     row[int(index)] = float(value)
                 rows.append(row)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
+from .._daemon_threads import DaemonThreads
 from .base import BatchesOfOthers, DataBatch, DataDesc
 
 __all__ = ["PrefetchingIter"]
@@ -52,7 +53,7 @@ class PrefetchingIter(BatchesOfOthers):
         super().__init__(_described(self.iters[0].provide_data[0]).shape[0])
         self.rename_data, self.rename_label = rename_data, rename_label
         self.n_iter = len(self.iters)
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: DaemonThreads | None = None
         self._upcoming: list[_Upcoming] = []
         self._sources: list[Iterator[DataBatch]] = []  # the passes over `iters` that are under way
         self._owner = os.getpid()
@@ -76,9 +77,9 @@ class PrefetchingIter(BatchesOfOthers):
         return self._descs("provide_label", self.rename_label)
 
     def _fetch(self) -> None:
-        """Starts to make the next batch. Threads are made on first use, so a fork has none."""
+        """Starts to make the next batch."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
+            self._threads = DaemonThreads(self.n_iter, "rsnet-prefetch")
         self._sources = self._sources or [iter(source) for source in self.iters]
         self._upcoming = [_Upcoming(source, self._threads) for source in self._sources]
 
@@ -89,7 +90,9 @@ class PrefetchingIter(BatchesOfOthers):
         if self._owner == os.getpid():
             return
         self._owner = os.getpid()
-        threads = self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
+        threads = self._threads
+        if threads is None:
+            return
         self._upcoming = [
             upcoming if upcoming.made else _Upcoming(upcoming.source, threads)
             for upcoming in self._upcoming
@@ -148,7 +151,7 @@ def _described(pair: Any) -> DataDesc:
 class _Upcoming:
     """The next batch of an iterator, on its way in a thread; None at the end of the data."""
 
-    def __init__(self, source: Iterator[DataBatch], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, source: Iterator[DataBatch], threads: DaemonThreads) -> None:
         self.source = source
         #: The batch, once it is there: a fork can read it, and no lock that the thread may hold.
         self.made: list[DataBatch | None] = []

@@ -33,7 +33,7 @@ class TwoBitCompression:
 
     def __init__(self, threshold: float = 0.5) -> None:
         if not threshold > 0:
-            raise ValueError(f"threshold is {threshold}, expected a number greater than 0")
+            raise ValueError(f"invalid threshold {threshold}: expected a number greater than 0")
         self.threshold = threshold
         self._residuals: dict[Any, NDArray] = {}
 

@@ -242,10 +242,12 @@ class _Binary(_Confusion):
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         label = _as_integers(label)
         check_label_shapes(label, pred)
-        if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
+        wrong = label[(label < 0) | (label > 1)]
+        if wrong.size:
+            raise ValueError(f"metric '{self.name}': invalid label {wrong[0]}: expected 0 or 1")
+        if pred.ndim != 2 or pred.shape[1] > 2:
             raise ValueError(
-                f"{type(self).__name__}: invalid labels or shape {pred.shape} of predictions: "
-                "expected labels 0 and 1, and predictions (N, 2)"
+                f"metric '{self.name}': invalid shape of predictions {pred.shape}: expected (N, 2)"
             )
         # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
         self._add(self._score(self._count(label, pred.argmax(1))), 1)

@@ -144,7 +144,7 @@ class PythonLossModule(PythonModule):
             )
         if grad_func is not None and not callable(grad_func):
             raise AssertionError(
-                f"grad_func is {grad_func!r}, expected a function of scores and labels"
+                f"invalid grad_func {grad_func!r}: expected a function of scores and labels"
             )
         self._name = name
         self._grad_func = grad_func

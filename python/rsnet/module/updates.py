@@ -63,7 +63,7 @@ def checked_optimizer(
             given = dict(params)
         except (TypeError, ValueError):
             raise TypeError(
-                f"optimizer_params is {params!r}, expected a dict or a sequence of pairs"
+                f"invalid optimizer_params {params!r}: expected a dict or a sequence of pairs"
             ) from None
         arguments = {"rescale_grad": rescale_grad, **given}
         return opt.create(optimizer, sym=symbol, param_idx2name=names, **arguments)

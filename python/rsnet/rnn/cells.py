@@ -179,7 +179,7 @@ class DropoutCell(BaseRNNCell):
     ) -> None:
         super().__init__(prefix, params)
         if not isinstance(dropout, (int, float)):
-            raise AssertionError(f"dropout is {dropout!r}, expected a number")
+            raise AssertionError(f"invalid dropout {dropout!r}: expected a number")
         self.dropout = dropout
 
     @property

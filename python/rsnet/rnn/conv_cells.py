@@ -63,7 +63,7 @@ class BaseConvRNNCell(BaseRNNCell):
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         if any(k % 2 == 0 for k in h2h_kernel):
-            raise ValueError(f"h2h_kernel is {tuple(h2h_kernel)}, expected odd extents")
+            raise ValueError(f"invalid h2h_kernel {tuple(h2h_kernel)}: expected odd extents")
         self._num_hidden = num_hidden
         self._input_shape = tuple(input_shape)
         self._layout = conv_layout

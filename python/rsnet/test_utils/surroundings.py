@@ -52,7 +52,7 @@ def discard_stderr() -> Iterator[None]:
 def retry(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: runs a test up to `n` times while it fails with AssertionError."""
     if n < 1:
-        raise ValueError(f"n is {n}, expected at least 1")
+        raise ValueError(f"invalid n {n}: expected at least 1")
 
     def deco(test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test)

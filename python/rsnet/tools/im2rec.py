@@ -166,7 +166,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if not os.path.isdir(args.root):
         parser.error(f"root '{args.root}' is no folder")
     if args.chunks < 1:
-        parser.error(f"--chunks is {args.chunks}, expected at least 1")
+        parser.error(f"invalid --chunks {args.chunks}: expected at least 1")
     if args.encoding == ".png" and args.quality > 9:
         args.quality = 9
     return args

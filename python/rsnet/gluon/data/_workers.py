@@ -229,9 +229,22 @@ class Workers:
         worker = min(self._workers, key=lambda w: len(w.asked))
         name = worker.asked[key] = f"{self._prefix}_{next(self._numbers)}"
         try:
-            worker.pipe.send((key, indices, name))
+            with self._whole_message():
+                worker.pipe.send((key, indices, name))
         except (BrokenPipeError, ConnectionResetError):
             self._died(worker)
+
+    @contextlib.contextmanager
+    def _whole_message(self) -> Iterator[None]:
+        """Ends the workers where Ctrl-C, or what the handler of another signal raises, cuts a
+        message over a pipe in two: nothing can be told over that pipe any more.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, TimeoutError) or not isinstance(error, (OSError, EOFError)):
+                self.close()
+            raise
 
     def forget(self, keys: Any) -> None:
         """Frees batches that will not be taken."""
@@ -278,7 +291,10 @@ class Workers:
         read = [pipes[pipe] for pipe in ready if pipe in pipes]
         for worker in read:
             try:
-                answered, failure, shared = worker.pipe.recv()
+                with self._whole_message():
+                    answered, failure, shared = worker.pipe.recv()
+            except TimeoutError:  # not the pipe's
+                raise
             except (EOFError, OSError):
                 self._died(worker)
             del worker.asked[answered]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import ndarray as nd
+from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
 from ...ndarray import NDArray
 from ._workers import Workers
@@ -119,8 +119,7 @@ class DataLoader:
             batchify_fn = default_mp_batchify_fn if in_process else default_batchify_fn
         self._batchify_fn = batchify_fn
         self._workers: Workers | None = None
-        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
-        self._owner = os.getpid()
+        self._threads: DaemonThreads | None = None
         self._epochs = itertools.count()
 
     def __len__(self) -> int:
@@ -139,9 +138,8 @@ class DataLoader:
             yield self._load(indices)
 
     def _by_threads(self) -> Iterator[Any]:
-        if self._threads is None or self._owner != os.getpid():  # a fork has no threads
-            self._owner = os.getpid()
-            self._threads = concurrent.futures.ThreadPoolExecutor(self._num_workers)
+        if self._threads is None:
+            self._threads = DaemonThreads(self._num_workers, "rsnet-loader")
         threads = self._threads
         batches = iter(self._batch_sampler)
         ahead = deque(
@@ -186,9 +184,6 @@ class DataLoader:
                 ahead.popleft()
                 ask(1)
                 yield batch
-        except KeyboardInterrupt:
-            workers.close()  # it may have cut a message to or from one of them in two
-            raise
         finally:
             if workers.is_alive:
                 workers.forget(ahead)
@@ -198,11 +193,6 @@ class DataLoader:
 
     def clean(self) -> None:
         """Accepted for compatibility: nothing is loaded ahead between two iterations."""
-
-    def __del__(self) -> None:
-        threads = getattr(self, "_threads", None)
-        if threads is not None:
-            threads.shutdown(wait=False)
 
 
 class DataLoaderV1(DataLoader):
