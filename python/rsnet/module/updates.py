@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,13 @@ from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
 from ..optimizer.base import load_states
 
-__all__ = ["GradientUpdate", "checked_optimizer", "choose_store", "names_of_indices"]
+__all__ = [
+    "GradientUpdate",
+    "checked_optimizer",
+    "choose_store",
+    "names_of_indices",
+    "part_of_update",
+]
 
 # A parameter of more elements than this is updated on the devices, not in a local store.
 LARGE = 16 << 20
@@ -94,7 +101,8 @@ class GradientUpdate:
 
     Parameters
     ----------
-    optimizer : Optimizer
+    optimizer : Optimizer or None
+        None until it is set, see `part_of_update`.
     store : KVStore or None
         Sums gradients over devices.
     on_store : bool
@@ -105,7 +113,7 @@ class GradientUpdate:
 
     def __init__(
         self,
-        optimizer: opt.Optimizer,
+        optimizer: opt.Optimizer | None,
         store: KVStoreBase | None,
         on_store: bool,
         names: Sequence[str],
@@ -114,7 +122,9 @@ class GradientUpdate:
         self.store = store
         self.on_store = on_store and self.store is not None
         self.names = list(names)
-        self.updater = None if self.on_store else opt.get_updater(optimizer)
+        # The optimizer counts by index; the store hands its keys to the optimizer.
+        self.keys: list[Any] = [*range(len(self.names))] if self.on_store else self.names
+        self.updater = None if self.on_store or optimizer is None else opt.get_updater(optimizer)
         if store is not None and self.on_store:
             store.set_optimizer(optimizer)
 
@@ -123,24 +133,18 @@ class GradientUpdate:
         if self.store is None:
             return
         for index, (name, block) in enumerate(zip(self.names, blocks, strict=True)):
-            key = self._key(index, name)
-            self.store.broadcast(key, arg_params[name], list(block), priority=-index)
-
-    def _key(self, index: int, name: str) -> Any:
-        # The optimizer counts by index; the store hands its keys to the optimizer.
-        return index if self.on_store else name
+            self.store.broadcast(self.keys[index], arg_params[name], list(block), priority=-index)
 
     def __call__(
         self, blocks: Sequence[Sequence[NDArray]], grads: Sequence[Sequence[NDArray | None]]
     ) -> None:
         """Updates the arrays of every parameter; those without gradient are left alone."""
         indices, weights, gradients = [], [], []
-        for index, (name, block, grad) in enumerate(zip(self.names, blocks, grads, strict=True)):
+        for index, (key, block, grad) in enumerate(zip(self.keys, blocks, grads, strict=True)):
             if grad[0] is None:
                 continue
             if self.store is not None:
                 into = block if self.on_store else grad
-                key = self._key(index, name)
                 self.store.pushpull(key, list(grad), list(into), priority=-index)
             for k, weight in enumerate(block):
                 indices.append(index * len(block) + k)
@@ -163,3 +167,24 @@ class GradientUpdate:
             self.store.load_optimizer_states(fname)
         elif self.updater is not None:
             load_states(self.updater, fname)
+
+
+def part_of_update(name: str) -> Any:
+    """A property over an attribute of a module's `GradientUpdate`.
+
+    A program whose module defines `init_optimizer` sets the parts one by one, and has stored the
+    parameters by name.
+    """
+
+    def get(self: Any) -> Any:
+        return getattr(self._update, name, None)
+
+    def put(self: Any, value: Any) -> None:
+        # Modules that share an update keep theirs.
+        update = copy.copy(self._update or GradientUpdate(None, None, False, self._param_names))
+        setattr(update, name, value)
+        if name == "store":
+            update.keys = update.names
+        self._update = update
+
+    return property(get, put)
