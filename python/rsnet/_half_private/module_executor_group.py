@@ -21,7 +21,9 @@ __all__ = [
 ]
 
 
-def _load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def _load_general(
+    data: Sequence[Any], targets: Sequence[Any], major_axis: Sequence[int] | None = None
+) -> None:
     """Copies arrays to devices.
 
     Parameters
@@ -31,9 +33,12 @@ def _load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Seque
     targets : list
         For each of `data` one NDArray, or a list of (rows, NDArray), one a device: `rows` is the
         slice of the axis that the NDArray gets.
-    major_axis : list of int
-        The axis of each array that is divided; a negative one is copied whole to every device.
+    major_axis : list of int, optional
+        The axis of each array that is divided, 0 by default; with a negative one the array is
+        copied whole to every device.
     """
+    if major_axis is None:
+        major_axis = [0] * len(data)
     for source, target, axis in zip(data, targets, major_axis, strict=False):
         if isinstance(target, NDArray):
             source.copyto(target)
@@ -48,12 +53,14 @@ def _load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Seque
             part.copyto(array)
 
 
-def _load_data(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def _load_data(batch: Any, targets: Sequence[Any], major_axis: Sequence[int] | None = None) -> None:
     """Copies the data of a batch to devices, see `_load_general`."""
     _load_general(batch.data, targets, major_axis)
 
 
-def _load_label(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+def _load_label(
+    batch: Any, targets: Sequence[Any], major_axis: Sequence[int] | None = None
+) -> None:
     """Copies the labels of a batch to devices, see `_load_general`."""
     _load_general(batch.label, targets, major_axis)
 

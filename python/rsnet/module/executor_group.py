@@ -179,10 +179,12 @@ class DataParallelExecutorGroup:
         """Binds an executor on every device; with `reshape` over the memory of those before."""
         shared_group = self if reshape else shared_group
         self.data_shapes, self.label_shapes = data_shapes, label_shapes
-        self.decide_slices(data_shapes)
+        # The batch axis of each array.
+        self.data_layouts = self.decide_slices(data_shapes)
+        self.label_layouts = None if label_shapes is None else [batch_axis(d) for d in label_shapes]
         self.data_names = [d.name for d in data_shapes]
         self.label_names = [d.name for d in label_shapes or []]
-        self._layout_axes = self._output_axes()
+        self.output_layouts = self._output_axes()
         reqs = self._requests(self.data_names)
         self.execs = [self._bind_on(i, reqs, shared_group) for i in range(len(self.contexts))]
 
@@ -196,6 +198,8 @@ class DataParallelExecutorGroup:
     def planned_bytes(self) -> int:
         """What the executors of all devices need for their intermediate results."""
         return sum(exe.memory_plan().arena_bytes for exe in self.execs)
+
+    _total_exec_bytes = planned_bytes  # MXNet's name
 
     def release(self) -> None:
         """Gives the executors up, until `bind_again`; other groups keep the parameters."""
@@ -385,7 +389,7 @@ class DataParallelExecutorGroup:
         for i, exe in enumerate(self.execs):
             parts = [
                 self._rows(grad, axis, i).as_in_context(self.contexts[i])
-                for grad, axis in zip(grads, self._layout_axes, strict=False)
+                for grad, axis in zip(grads, self.output_layouts, strict=False)
             ]
             exe.backward(parts or None)
 
@@ -402,14 +406,14 @@ class DataParallelExecutorGroup:
         ][begin:end]
         if not merge_multi_context:
             return by_output
-        axes = self._layout_axes[begin:end]
+        axes = self.output_layouts[begin:end]
         return [concatenated(p, axis) for p, axis in zip(by_output, axes, strict=True)]
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Names and shapes of the outputs for the whole batch."""
         shapes = []
         for name, axis, output in zip(
-            self.output_names, self._layout_axes, self.execs[0].outputs, strict=True
+            self.output_names, self.output_layouts, self.execs[0].outputs, strict=True
         ):
             shape = list(output.shape)
             if axis >= 0 and shape and len(self.execs) > 1:

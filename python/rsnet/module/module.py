@@ -8,7 +8,6 @@ from typing import Any
 
 from .. import context as ctx
 from .. import initializer as init
-from .. import optimizer as opt
 from .._checkpoint import load_checkpoint
 from .._warnings import warn
 from ..base import MXNetError, shown
@@ -18,8 +17,14 @@ from .arguments import as_list, check_input_names, check_params, descs_of_batch,
 from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .executor_group import DataParallelExecutorGroup
 from .parameters import Parameters
-from .properties import delegated, once_bound
-from .updates import GradientUpdate, checked_optimizer, choose_store, names_of_indices
+from .properties import delegated, within
+from .updates import (
+    GradientUpdate,
+    checked_optimizer,
+    choose_store,
+    names_of_indices,
+    part_of_update,
+)
 
 __all__ = ["Module"]
 
@@ -105,6 +110,9 @@ class Module(BaseModule):
         self._group2ctxs = group2ctxs
         self._compression_params = compression_params
         self._exec_group: DataParallelExecutorGroup | None = None
+        # Programs that bind modules themselves set these too.
+        self._data_shapes: list[DataDesc] | None = None
+        self._label_shapes: list[DataDesc] | None = None
         self._update: GradientUpdate | None = None
         self._preload_opt_states: str | None = None
 
@@ -159,10 +167,6 @@ class Module(BaseModule):
         "label_shapes", _group, "Descriptions of the labels; None if the module was bound without."
     )
 
-    # Names that programs of MXNet use.
-    _data_shapes = once_bound("data_shapes", "As `data_shapes`, or None before `bind`.")
-    _label_shapes = once_bound("label_shapes", "As `label_shapes`, or None before `bind`.")
-
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Names and shapes of the outputs."""
@@ -216,6 +220,7 @@ class Module(BaseModule):
                 "bind: invalid inputs_need_grad True: expected False, as for_training is False"
             )
         data, labels = parse_descs(self._data_names, self._label_names, data_shapes, label_shapes)
+        self._data_shapes, self._label_shapes = data, labels
         shared_group = None
         if shared_module is not None:
             if not (isinstance(shared_module, Module) and shared_module.binded):
@@ -235,7 +240,7 @@ class Module(BaseModule):
             if shared_module.optimizer_initialized:
                 self.borrow_optimizer(shared_module)
         elif self.params_initialized:  # loaded before binding
-            self._exec_group.set_params(self._arg_params, self._aux_params)
+            self._exec_group.set_params(self._params.arg, self._params.aux)
         else:
             self._params.allocate(self._param_names, self._aux_names, self._exec_group)
 
@@ -243,12 +248,14 @@ class Module(BaseModule):
         if self.binded and self.params_initialized:
             self._sync_params_from_devices()
         self.binded = False
-        self._exec_group = None
+        self._exec_group = self._data_shapes = self._label_shapes = None
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
         """Binds for other shapes, over the same parameters, gradients and memory."""
         group = self._group("reshape")
-        group.reshape(*parse_descs(self._data_names, self._label_names, data_shapes, label_shapes))
+        data, labels = parse_descs(self._data_names, self._label_names, data_shapes, label_shapes)
+        group.reshape(data, labels)
+        self._data_shapes, self._label_shapes = data, labels
 
     # ---- parameters ----------------------------------------------------------------------------
 
@@ -261,23 +268,20 @@ class Module(BaseModule):
     def params_initialized(self, value: bool) -> None:
         self._params.have_values = value
 
-    @property
-    def _arg_params(self) -> dict[str, NDArray]:
-        return self._params.arg
-
-    @property
-    def _aux_params(self) -> dict[str, NDArray]:
-        return self._params.aux
+    # Programs that load or initialise modules themselves set these.
+    _arg_params = within("_params", "arg")
+    _aux_params = within("_params", "aux")
+    _params_dirty = within("_params", "are_behind")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Parameters and auxiliary states as arrays on the CPU, the mean over devices."""
         self._require("get_params", "params_initialized")
         self._sync_params_from_devices()
-        return self._arg_params, self._aux_params
+        return self._params.arg, self._params.aux
 
     def _sync_params_from_devices(self) -> None:
         if self._params.are_behind:
-            self._group("get_params").get_params(self._arg_params, self._aux_params)
+            self._group("get_params").get_params(self._params.arg, self._params.aux)
             self._params.are_behind = False
 
     def init_params(
@@ -325,7 +329,7 @@ class Module(BaseModule):
         check_params("aux_params", aux_params)
         attrs = self._symbol.attr_dict()
         self._params.fill(initializer, arg_params, aux_params, allow_missing, attrs)
-        group.set_params(self._arg_params, self._aux_params, allow_extra=True)
+        group.set_params(self._params.arg, self._params.aux, allow_extra=True)
 
     def set_params(
         self,
@@ -374,7 +378,7 @@ class Module(BaseModule):
             return
         group = self._group("init_optimizer")
         self._sync_params_from_devices()
-        store, update_on_kvstore = choose_store(kvstore, len(self._context), self._arg_params)
+        store, update_on_kvstore = choose_store(kvstore, len(self._context), self._params.arg)
         names = names_of_indices(self._param_names, len(self._context), update_on_kvstore)
         optimizer = checked_optimizer(
             optimizer, optimizer_params, self.symbol, names, group.batch_size
@@ -382,7 +386,7 @@ class Module(BaseModule):
         if store is not None and self._compression_params:
             store.set_gradient_compression(self._compression_params)
         self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names, names)
-        self._update.start(group.param_arrays, self._arg_params)
+        self._update.start(group.param_arrays, self._params.arg)
         self.optimizer_initialized = True
         if self._preload_opt_states is not None:
             self.load_optimizer_states(self._preload_opt_states)
@@ -395,21 +399,11 @@ class Module(BaseModule):
         self._update = shared_module._update
         self.optimizer_initialized = True
 
-    @property
-    def _optimizer(self) -> opt.Optimizer | None:
-        return None if self._update is None else self._update.optimizer
-
-    @property
-    def _kvstore(self) -> Any:
-        return None if self._update is None else self._update.store
-
-    @property
-    def _update_on_kvstore(self) -> bool:
-        return self._update is not None and self._update.on_store
-
-    @property
-    def _updater(self) -> Any:
-        return None if self._update is None else self._update.updater
+    # What `init_optimizer` of MXNet sets, and so does that of programs.
+    _optimizer = part_of_update("optimizer")
+    _kvstore = part_of_update("store")
+    _update_on_kvstore = part_of_update("on_store")
+    _updater = part_of_update("updater")
 
     def save_optimizer_states(self, fname: str) -> None:
         """Writes the optimizer's states to a file."""

@@ -9,6 +9,7 @@ from .. import ndarray as nd
 from ..initializer import InitDesc
 from ..ndarray import NDArray
 from .executor_group import DataParallelExecutorGroup
+from .properties import NOTHING
 
 
 class Parameters:
@@ -24,8 +25,8 @@ class Parameters:
     """
 
     def __init__(self) -> None:
-        self.arg: dict[str, NDArray] = {}
-        self.aux: dict[str, NDArray] = {}
+        self.arg: dict[str, NDArray] = NOTHING
+        self.aux: dict[str, NDArray] = NOTHING
         self.have_values = False
         self.are_behind = False
 

@@ -1,4 +1,4 @@
-"""Read-only properties that modules have in common."""
+"""Properties that modules have in common."""
 
 from __future__ import annotations
 
@@ -24,6 +24,18 @@ def delegated(name: str, get: Callable[[Any, str], Any], doc: str) -> Any:
     return property(lambda self: getattr(get(self, name), name), doc=doc)
 
 
-def once_bound(name: str, doc: str) -> Any:
-    """A property that reads the attribute of a module's executors; None while there are none."""
-    return property(lambda self: getattr(self._exec_group, name, None), doc=doc)
+# Values of a property `within` before it has any: programs see None.
+NOTHING: dict[str, Any] = {}
+
+
+def within(part: str, name: str) -> Any:
+    """A property over the attribute `name` of the module's `part`, which programs may set."""
+
+    def get(self: Any) -> Any:
+        value = getattr(vars(self)[part], name)
+        return None if value is NOTHING else value
+
+    def put(self: Any, value: Any) -> None:
+        setattr(vars(self)[part], name, value)
+
+    return property(get, put)

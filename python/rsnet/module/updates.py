@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,13 @@ from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
 from ..optimizer.base import load_states
 
-__all__ = ["GradientUpdate", "checked_optimizer", "choose_store", "names_of_indices"]
+__all__ = [
+    "GradientUpdate",
+    "checked_optimizer",
+    "choose_store",
+    "names_of_indices",
+    "part_of_update",
+]
 
 # A parameter of more elements than this is updated on the devices, not in a local store.
 LARGE = 16 << 20
@@ -94,7 +101,8 @@ class GradientUpdate:
 
     Parameters
     ----------
-    optimizer : Optimizer
+    optimizer : Optimizer or None
+        None until it is set, see `part_of_update`.
     store : KVStore or None
         Sums gradients over devices.
     on_store : bool
@@ -107,7 +115,7 @@ class GradientUpdate:
 
     def __init__(
         self,
-        optimizer: opt.Optimizer,
+        optimizer: opt.Optimizer | None,
         store: KVStoreBase | None,
         on_store: bool,
         names: Sequence[str],
@@ -118,7 +126,7 @@ class GradientUpdate:
         self.on_store = on_store and self.store is not None
         self.names = list(names)
         self.indices = indices
-        self.updater = None if self.on_store else opt.get_updater(optimizer)
+        self.updater = None if self.on_store or optimizer is None else opt.get_updater(optimizer)
         if store is not None and self.on_store:
             store.set_optimizer(optimizer)
 
@@ -191,3 +199,25 @@ class GradientUpdate:
         if devices == len(self.indices) // max(len(self.names), 1):
             return states  # those of each device, as they were
         return {index: by_name[name] for index, name in self.indices.items() if name in by_name}
+
+
+def part_of_update(name: str) -> Any:
+    """A property over an attribute of a module's `GradientUpdate`.
+
+    A program whose module defines `init_optimizer` sets the parts one by one.
+    """
+
+    def get(self: Any) -> Any:
+        return getattr(self._update, name, None)
+
+    def put(self: Any, value: Any) -> None:
+        # Modules that share an update keep theirs.
+        update = copy.copy(self._update)
+        if update is None:
+            names = self._param_names
+            indices = names_of_indices(names, len(self._context), on_store=False)
+            update = GradientUpdate(None, None, False, names, indices)
+        setattr(update, name, value)
+        self._update = update
+
+    return property(get, put)
