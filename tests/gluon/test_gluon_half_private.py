@@ -233,6 +233,19 @@ def test_a_loader_of_ones_own_changes_what_the_pool_is_asked():
         assert [tuple(batch) for batch in batches] == [("a", 0), ("b", 1)]
 
 
+def test_loaders_of_ones_own_hand_on_what_they_were_told():
+    class Own(gluon.data.DataLoader):
+        def __iter__(self):
+            with ThreadPool(1) as pool:
+                yield from _MultiWorkerIter(
+                    pool, self._batchify_fn, self._batch_sampler, self._pin_memory,
+                    self._pin_device_id, prefetch=self._prefetch, dataset=self._dataset,
+                )  # fmt: skip
+
+    loader = Own(gluon.data.SimpleDataset([1, 2, 3]), 2, pin_memory=True)
+    assert [batch.context for batch in loader] == [mx.cpu_pinned(0)] * 2
+
+
 def test_nested_batches_in_another_context():
     moved = _as_in_context([nd.ones((1,)), (nd.ones((2,)), "text")], mx.cpu(1))
     assert [a.context for a in (moved[0], moved[1][0])] == [mx.cpu(1)] * 2
