@@ -26,6 +26,7 @@ from rsnet.gluon.utils import _brief_print_list, _get_repo_file_url, _get_repo_u
 
 X = nd.arange(24).reshape((2, 3, 4))
 STEPS = [nd.ones((2, 4))] * 2
+DEVICES = [mx.cpu(0), mx.cpu(1)]
 
 
 def test_weights_of_losses():
@@ -259,6 +260,19 @@ def test_a_loader_of_ones_own_changes_what_the_pool_is_asked():
         assert [tuple(batch) for batch in batches] == [("a", 0), ("b", 1)]
 
 
+def test_loaders_of_ones_own_hand_on_what_they_were_told():
+    class Own(gluon.data.DataLoader):
+        def __iter__(self):
+            with ThreadPool(1) as pool:
+                yield from _MultiWorkerIter(
+                    pool, self._batchify_fn, self._batch_sampler, self._pin_memory,
+                    self._pin_device_id, prefetch=self._prefetch, dataset=self._dataset,
+                )  # fmt: skip
+
+    loader = Own(gluon.data.SimpleDataset([1, 2, 3]), 2, pin_memory=True)
+    assert [batch.context for batch in loader] == [mx.cpu_pinned(0)] * 2
+
+
 def test_nested_batches_in_another_context():
     moved = _as_in_context([nd.ones((1,)), (nd.ones((2,)), "text")], mx.cpu(1))
     assert [a.context for a in (moved[0], moved[1][0])] == [mx.cpu(1)] * 2
@@ -270,3 +284,37 @@ def test_addresses_of_files(monkeypatch):
     monkeypatch.setenv("MXNET_GLUON_REPO", "file:///mine")
     assert _get_repo_file_url("gluon/x", "a.zip") == "file:///mine/gluon/x/a.zip"
     assert mx.gluon.model_zoo.model_store._model_sha1 == {}
+
+
+def test_parameters_that_wrap_others():
+    class Doubled(gluon.Parameter):
+        def __init__(self, other):
+            super().__init__(other.name, shape=other.shape)
+            for name in ("_data", "_grad", "_ctx_list", "_ctx_map", "_trainer"):
+                setattr(self, name, getattr(other, name))
+
+        def data(self, ctx=None):
+            return self._check_and_get(self._data, ctx) * 2
+
+    weight = gluon.Parameter("w", shape=(2,), init="ones")
+    with pytest.raises(RuntimeError, match="has not been initialized"):
+        weight._check_and_get(None, list)
+    weight.initialize(ctx=DEVICES)
+    own = Doubled(weight)
+    assert own.data(DEVICES[1]).asnumpy().tolist() == [2, 2]
+    assert own._check_and_get(own._grad, list) is weight._grad
+
+
+def test_parameters_of_deformable_layers_are_in_order():
+    offset, own = ["offset_weight", "offset_bias"], ["deformable_conv_weight"]
+    for kind, order in (("Deformable", offset + own), ("ModulatedDeformable", own + offset)):
+        layer = getattr(gluon.contrib.cnn, f"{kind}Convolution")(2, use_bias=False)
+        prefix = layer.prefix
+        assert [name.removeprefix(prefix) for name in layer.collect_params()] == order
+
+
+def test_parameters_of_a_graph_end_with_its_auxiliary_states():
+    data = mx.sym.var("data")
+    out = mx.sym.FullyConnected(mx.sym.BatchNorm(data, name="b"), num_hidden=1, name="f")
+    names = list(gluon.SymbolBlock(out, data).collect_params())
+    assert names == out.list_arguments()[1:] + out.list_auxiliary_states()

@@ -489,3 +489,11 @@ def test_an_operator_in_python_takes_an_array_without_axes():
         y = nd.Custom(x, op_type="doubles_without_axes")
     y.backward()
     assert (y.shape, y.asscalar(), x.grad.asscalar()) == ((), 6, 2)
+
+
+def test_shapes_and_dtypes_of_other_arrays():
+    rows, batch = nd.ones((4, 3)), nd.zeros((2, 2), dtype="float16")
+    found = rows.reshape_like(batch, lhs_begin=0, lhs_end=1, rhs_begin=0)
+    assert found.shape == (2, 2, 3) and rows.reshape_like(nd.ones((12,))).shape == (12,)
+    assert rows.astype(batch).dtype == batch.dtype
+    assert rows.astype(rows, copy=False) is rows

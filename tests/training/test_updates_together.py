@@ -172,3 +172,9 @@ def test_a_step_of_a_trainer_and_of_a_module_is_one_update():
         step()
         passed()
         assert len(pushed(step, 1)) == 1
+
+
+def test_steps_are_counted_for_a_list():
+    optimizer = mx.optimizer.SGD()
+    assert optimizer._update_count([0, 1]) == 1 and optimizer._update_count((1,)) == 2
+    assert optimizer.num_update == 2 and optimizer._update_count(0) == 2

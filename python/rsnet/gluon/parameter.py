@@ -95,6 +95,7 @@ class Parameter:
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] | None = None
+        self._ctx_map: None = None  # MXNet's index of devices, which subclasses there hand on
         # Initializer, devices, the fallback initializer and perhaps the value, once `initialize` or
         # `set_data` was called while the shape is unknown.
         self._deferred_init: tuple[Any, ...] = ()
@@ -302,6 +303,11 @@ class Parameter:
             f"Parameter '{self.name}' has not been initialized: expected initialize of its block "
             "before (Block.params lacks the parameters of children; collect_params has them)"
         )
+
+    def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:
+        """What subclasses for MXNet ask for: the array on a device, all of them for `list`."""
+        arrays = self._check_initialized() if arr_list is None else arr_list
+        return arrays if ctx is list else self._on(arrays, ctx)
 
     def _on(self, arrays: list[NDArray], ctx: Context | None) -> NDArray:
         if ctx is None:

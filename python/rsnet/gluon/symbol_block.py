@@ -140,7 +140,7 @@ class SymbolBlock(HybridBlock):
         except MXNetError:
             pass  # the dtypes of the inputs decide
         attrs = out.attr_dict()
-        for name in out.list_inputs():
+        for name in arguments + out.list_auxiliary_states():
             if name in given:
                 continue
             own = attrs.get(name, {})

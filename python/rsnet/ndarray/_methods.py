@@ -92,7 +92,8 @@ def _as_in_context(self: NDArray, context: Context | str) -> Any:
 
 
 def _astype(self: NDArray, dtype: Any, copy: bool = True) -> NDArray:
-    """The array converted to another dtype."""
+    """The array converted to another dtype, or to that of another array."""
+    dtype = dtype.dtype if isinstance(dtype, NDArray) else dtype
     target = _core.empty((1,), None, dtype).dtype
     if not copy and self.dtype == target:
         return self
@@ -214,8 +215,8 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
 
 
 def _reshape_like(self: NDArray, other: NDArray, **kwargs: Any) -> NDArray:
-    """The elements in the shape of another array."""
-    return self.reshape(other.shape)
+    """The elements in the shape of another array; by keywords, some axes in that of some of its."""
+    return op.reshape_like(self, other, **kwargs) if kwargs else self.reshape(other.shape)
 
 
 def _flatten(self: NDArray, inplace: bool = False) -> NDArray:

@@ -248,7 +248,9 @@ class Optimizer:
     def _get_wds(self, indices: Sequence[int]) -> list[float]:
         return [self._get_wd(index) for index in indices]
 
-    def _update_count(self, index: int) -> int:
+    def _update_count(self, index: int | list[int] | tuple[int, ...]) -> int:
+        if isinstance(index, (list, tuple)):  # what is updated in one call
+            return max([self._update_count(one) for one in index], default=self.num_update)
         count = self._index_update_count.get(index, self.begin_num_update) + 1
         self._index_update_count[index] = count
         self.num_update = max(count, self.num_update)

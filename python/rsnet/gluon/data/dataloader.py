@@ -108,6 +108,7 @@ class DataLoader:
         self._dataset = dataset
         self._timeout = timeout
         self._thread_pool = thread_pool
+        self._pin_memory, self._pin_device_id = pin_memory, pin_device_id  # for subclasses
         self._batch_sampler = _batches(
             dataset, batch_size, shuffle, sampler, last_batch, batch_sampler
         )

@@ -35,6 +35,7 @@ class _Deformable(HybridBlock):
 
     _operator = ""
     _offsets = 2
+    _order = ("offset", "deformable_conv")  # of the parameters, as MXNet has it
 
     def __init__(
         self,
@@ -87,19 +88,18 @@ class _Deformable(HybridBlock):
         def get(name: str, shape: tuple[int, ...], init: Any) -> Any:
             return self.params.get(name, shape=shape, init=init, allow_deferred_init=True)
 
+        parts = {
+            "offset": (offsets, offset_weight_initializer, offset_bias_initializer),
+            "deformable_conv": (channels, weight_initializer, bias_initializer),
+        }
+        has_bias = {"offset": offset_use_bias, "deformable_conv": use_bias}
         with self.name_scope():
-            self.offset_weight = get(
-                "offset_weight", (offsets, inner, *kernel), offset_weight_initializer
-            )
-            self.offset_bias = (
-                get("offset_bias", (offsets,), offset_bias_initializer) if offset_use_bias else None
-            )
-            self.deformable_conv_weight = get(
-                "deformable_conv_weight", (channels, inner, *kernel), weight_initializer
-            )
-            self.deformable_conv_bias = (
-                get("deformable_conv_bias", (channels,), bias_initializer) if use_bias else None
-            )
+            for part in self._order:
+                rows, weight_init, bias_init = parts[part]
+                weight = get(f"{part}_weight", (rows, inner, *kernel), weight_init)
+                setattr(self, f"{part}_weight", weight)
+                bias = get(f"{part}_bias", (rows,), bias_init) if has_bias[part] else None
+                setattr(self, f"{part}_bias", bias)
             self.act = nn.Activation(activation, prefix=activation + "_") if activation else None
 
     def hybrid_forward(
@@ -138,6 +138,7 @@ class ModulatedDeformableConvolution(_Deformable):
 
     _operator = "ModulatedDeformableConvolution"
     _offsets = 3
+    _order = ("deformable_conv", "offset")
 
     def _alias(self) -> str:
         return "modulated_deformable_conv"
