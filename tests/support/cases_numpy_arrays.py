@@ -49,11 +49,11 @@ for shapes in [((3,), (3,)), ((2, 3), (2,)), ((2, 1), (2, 2))]:
 for rank in (1, 2, 3):
     case(f"_np_atleast_{rank}d", (), (2,), dtypes=ALL)
     case(f"_np_atleast_{rank}d", (2, 3), (2, 1, 2))
-case("_npi_hsplit", (2, 6), indices=(0, 1, 4), dtypes=ALL)
-case("_npi_hsplit", (6,), indices=(0, 2))
+case("_npi_hsplit", (2, 6), indices=(0, 1, 4), axis=1, dtypes=ALL)
+case("_npi_hsplit", (6,), indices=(0, 2), axis=1)
 case("_npi_hsplit", (6,), indices=(), sections=3)
-case("_npi_dsplit", (1, 2, 4), indices=(0, 1), dtypes=ALL)
-case("_npi_dsplit", (1, 2, 4), indices=(), sections=2)
+case("_npi_dsplit", (1, 2, 4), indices=(0, 1), axis=2, dtypes=ALL)
+case("_npi_dsplit", (1, 2, 4), indices=(), sections=2, axis=2)
 
 for k in range(4):
     case("_npi_rot90", (2, 3), k=k, axes=(0, 1), dtypes=ALL)
@@ -146,6 +146,41 @@ case("_npi_tensorinv", Positive((3, 3)), ind=1, dtypes=WIDE)
 case("_npi_tensorinv", (2, 3, 3, 2), dtypes=("float64",))
 case("_npi_tensorsolve", Positive((3, 3)), (3,), dtypes=WIDE)
 case("_npi_tensorsolve", (2, 6, 3), (6,), a_axes=(0, 2), dtypes=("float64",))
+
+for order in (1, 2, 3, 0.5, -2, float("inf"), -float("inf")):
+    case("_npi_norm", In((2, 3), 0.3, 2, "distinct"), axis=(1,), ord=order, dtypes=WIDE)
+case("_npi_norm", In((5,), 0, 2, "index"), axis=(-1,), ord=0, grad="none")
+for order in (1, -1, 2, -2, float("inf"), -float("inf")):
+    for shape in ((2, 3), (4, 2)):
+        case("_npi_norm", In(shape, -2, 2, "away"), ord=order, dtypes=WIDE)
+for flag in (-2, 1, 2):
+    case("_npi_norm", (2, 3), flag=flag, dtypes=WIDE)
+    case("_npi_norm", (3, 2, 4), flag=flag, keepdims=True, dtypes=WIDE)
+case("_npi_norm", (3, 2, 4), axis=(2, 0), ord=1, dtypes=WIDE)
+case("_npi_norm", (3, 2, 4), axis=(2, 0), keepdims=True, flag=2, dtypes=WIDE)
+case("_npi_norm", In((2, 3), 0, 9, "index"), axis=(1,), dtypes=INTS[:2], grad="none")
+
+WITHOUT = {"grad": "none"}
+case("_npi_insert_scalar", (2, 3), val=5, int_ind=1, axis=1, dtypes=ALL, **WITHOUT)
+case("_npi_insert_scalar", (2, 3), (2,), int_ind=-1, axis=1, **WITHOUT)
+case("_npi_insert_scalar", (2, 3), (2, 1), int_ind=3, axis=1, **WITHOUT)
+case("_npi_insert_scalar", (2, 3), (1, 2), int_ind=0, axis=1, **WITHOUT)
+case("_npi_insert_scalar", (2, 3), (2,), int_ind=1, **WITHOUT)
+case("_npi_insert_scalar", (2, 0), (), int_ind=0, axis=1, **WITHOUT)
+case("_npi_insert_slice", (2, 3), val=5, start=0, stop=3, step=2, axis=1, dtypes=ALL, **WITHOUT)
+case("_npi_insert_slice", (2, 3), (2,), step=-2, axis=1, **WITHOUT)
+case("_npi_insert_slice", (2, 3), (2, 1), start=1, axis=1, **WITHOUT)
+case("_npi_insert_slice", (3,), (1,), start=5, **WITHOUT)
+PLACES = In((3,), 0, 3, "index", dtype="int64")
+case("_npi_insert_tensor", (2, 3), PLACES, val=5, axis=1, dtypes=ALL, **WITHOUT)
+case("_npi_insert_tensor", (2, 3), (3,), PLACES, axis=1, **WITHOUT)
+case("_npi_insert_tensor", (2, 3), (3,), PLACES, **WITHOUT)
+case("_npi_insert_tensor", (2, 3), (2,), In((1,), 1, 2, "index", dtype="int64"), axis=1, **WITHOUT)
+case("_npi_delete", (2, 3), int_ind=-1, axis=1, dtypes=ALL, **WITHOUT)
+case("_npi_delete", (2, 3), int_ind=4, **WITHOUT)
+case("_npi_delete", (2, 5), start=1, stop=5, step=2, axis=1, **WITHOUT)
+case("_npi_delete", (5,), step=-2, **WITHOUT)
+case("_npi_delete", (5, 2), start=-2, axis=0, **WITHOUT)
 
 MASK = In((3,), 0, 2, "index")
 case(

@@ -230,6 +230,44 @@ def tensorsolve(a, b, a_axes=()):
     return np.linalg.tensorsolve(a, b, a_axes or None)
 
 
+@reference("_npi_norm")
+def norm(x, ord=2.0, axis=None, keepdims=False, flag=-1):
+    if flag == -2:
+        axis, ord = axis or tuple(range(x.ndim)), 2.0
+    axis = tuple(range(x.ndim))[-2:] if axis is None else axis
+    if flag == -2 or (flag == 1 and len(axis) == 2):
+        return np.asarray(np.sqrt((x * x).sum(axis, keepdims=keepdims)))
+    if flag == 2 and len(axis) == 2 and ord == 2:
+        ord = "nuc"
+    axis = axis[0] if len(axis) == 1 else axis
+    return np.asarray(np.linalg.norm(x, ord, axis, keepdims)).astype(x.dtype)
+
+
+def _span(start, stop, step):
+    return slice(start, stop, step)
+
+
+@reference("_npi_insert_scalar")
+def insert_at(x, values=None, val=None, int_ind=None, axis=None):
+    return np.insert(x, int_ind, val if values is None else values, axis)
+
+
+@reference("_npi_insert_slice")
+def insert_along(x, values=None, val=None, start=None, stop=None, step=None, axis=None):
+    return np.insert(x, _span(start, stop, step), val if values is None else values, axis)
+
+
+@reference("_npi_insert_tensor")
+def insert_many(x, *others, val=None, axis=None):
+    values, places = (val, *others) if val is not None else others
+    return np.insert(x, places.astype("int64"), values, axis)
+
+
+@reference("_npi_delete")
+def delete(x, start=None, stop=None, step=None, int_ind=None, axis=None):
+    return np.delete(x, _span(start, stop, step) if int_ind is None else int_ind, axis)
+
+
 @reference("_npi_boolean_mask_assign_scalar")
 def assign_number(data, mask, value, start_axis):
     out = data.copy()

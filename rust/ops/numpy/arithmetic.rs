@@ -180,8 +180,8 @@ fn of_arrays(registry: &Registry, def: OpDef, row: &Row) -> [OpDef; 2] {
             // Where nothing else says what one of the two is, both are alike: bool alone says
             // nothing of the other, which it may be a mask of.
             (one, other) => {
-                let known = [one, other, outputs[0]].into_iter().flatten();
-                let known = known.filter(|dtype| *dtype != DType::Bool).next();
+                let mut known = [one, other, outputs[0]].into_iter().flatten();
+                let known = known.find(|dtype| *dtype != DType::Bool);
                 (inputs[0], inputs[1]) = (one.or(known), other.or(known));
                 Ok(false)
             }

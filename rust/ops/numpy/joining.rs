@@ -180,7 +180,7 @@ fn with_axes(rank: usize) -> OpDef {
         2 => "(1, 1)",
         _ => "(1, 1, 1)",
     };
-    let example = format!("{name}(nd.array([5]).reshape((1,)))[0].shape\n{shown}");
+    let example = format!("{name}(nd.array([5]), nd.ones((1, 2, 3)))[0].shape\n{shown}");
     let what = format!("The arrays, each with axes of extent 1 added up to {rank}.");
     OpDef::new::<CountParam>(&name)
         .variadic("num_args", "The arrays.")

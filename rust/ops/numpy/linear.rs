@@ -328,8 +328,8 @@ fn pseudo_inverses() -> [OpDef; 2] {
             .doc(&text(
                 what,
                 &notes,
-                "_npi_pinv(nd.array([[2, 0, 0], [0, 4, 0]]), \
-                 nd.array([1e-6]).reshape(()))\n[[0.5  0.  ]\n [0.   0.25]\n [0.   0.  ]]",
+                "_npi_pinv(nd.array([[[2, 0], [0, 4]]]), \
+                 nd.array([1e-6]))\n[[[0.5  0.  ]\n  [0.   0.25]]]",
             )),
         operator::<PinvNumberParam>("_npi_pinv_scalar_rcond", pinv_shape, pinv)
             .inputs_are(&[matrix])

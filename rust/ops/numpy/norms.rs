@@ -235,10 +235,10 @@ pub fn operators(_: &Registry) -> Vec<OpDef> {
         .inputs_are(&[("data", "The array.")])
         .doc(&text(
             "Norms of vectors along one axis, or of matrices in two.",
-            "Of vectors ``(sum |x|^ord)^(1 / ord)``; 0 counts elements that are not 0, inf and -inf \
-             are the greatest and the least magnitude. Of matrices 1, inf and 2 are the greatest \
-             sum of magnitudes in a column, in a row, and the greatest singular value, their \
-             negatives the least. Any dtype but bool; integers are truncated.",
+            "Of vectors ``(sum |x|^ord)^(1 / ord)``; 0 counts elements that are not 0, inf and \
+             -inf are the greatest and the least magnitude. Of matrices 1, inf and 2 are the \
+             greatest sum of magnitudes in a column, in a row, and the greatest singular value, \
+             their negatives the least. Any dtype but bool; integers are truncated.",
             "_npi_norm(nd.array([[3, 4], [6, 8]]), axis=(1,))\n[ 5. 10.]",
         ))
         .infer_shape(shape)
