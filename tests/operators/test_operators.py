@@ -329,6 +329,7 @@ ELSEWHERE = {
     "_sample_multinomial": test_multinomial_draws_and_their_probabilities,
     **dict.fromkeys(("_foreach", "_while_loop", "_cond"), "test_loops_and_conditions.py"),
     **dict.fromkeys(NUMPY_RANDOM, "test_random_numpy_operators.py"),
+    **dict.fromkeys(("_npi_eig", "_npi_eigvals"), "test_eigenvalues.py"),
     "_set_value": "test_signal_operators.py",
     "_shuffle": test_shuffle_moves_whole_rows,
     **dict.fromkeys(RANDOM_COLOURS, "test_image_operators.py"),

@@ -56,6 +56,7 @@ fn checked(index: i64, extent: i64, insert: bool) -> Result<i64> {
     let at = if index < 0 { index.saturating_add(extent) } else { index };
     match (0..=last).contains(&at) {
         true => Ok(at),
+        false if last < 0 => Err(Error::invalid("index", index, "an axis with elements")),
         false => Err(Error::invalid("index", index, format!("-{extent} to {last}"))),
     }
 }
@@ -221,13 +222,11 @@ fn insert(call: &Call<'_>, places: Places) -> Result<()> {
     };
     let rows = plan.rows(p, &named)?;
     let mut number = p.val.unwrap_or(0.0);
-    let values = match p.val {
-        None => call.inputs[1].clone(),
-        // SAFETY: the number outlives the view.
-        Some(_) => unsafe { View::new((&raw mut number).cast(), Shape::new(&[]), DType::F64) },
-    };
-    in_scratch(&values, out.dtype(), |room| {
-        copy(&values, room);
+    // SAFETY: the number outlives the view.
+    let one = unsafe { View::new((&raw mut number).cast(), Shape::new(&[]), DType::F64) };
+    let values = if p.val.is_none() { &call.inputs[1] } else { &one };
+    in_scratch(values, out.dtype(), |room| {
+        copy(values, room);
         let x = &call.inputs[0];
         gather((&plan.from, plan.axis), &rows, [x, room, out], &plan.elements());
     });

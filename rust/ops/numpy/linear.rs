@@ -1,9 +1,10 @@
-//! Factorisations: `svd`, `eigh`, `pinv`.
+//! Factorisations: `svd`, `eigh`, `eig`, `pinv`.
 
-use super::{kernel, text};
+use super::{kernel, statistics, text};
 use crate::error::{Error, Result};
 use crate::kernels::linalg::{eigen, svd};
 use crate::kernels::real::Real;
+use crate::kernels::schur::{Failure, eigen_general};
 use crate::operator::infer::assign_shape;
 use crate::operator::{
     Attrs, Call, Dep, Gradient, Kernel, NoParam, OpDef, OpReq, ParamStruct, Registry,
@@ -261,6 +262,54 @@ fn eigenvalues() -> [OpDef; 2] {
     ]
 }
 
+/// Eigenvalues of general matrices, and eigenvectors as columns where there is a second output.
+fn eig(call: &Call<'_>) -> Result<()> {
+    let (n, _, count) = matrices(&call.inputs[0]);
+    let mut a = statistics::numbers(&call.inputs[0]);
+    let (mut values, mut vectors) = (vec![0.0; count * n], vec![0.0; count * n * n]);
+    for i in 0..count {
+        let square = i * n * n..(i + 1) * n * n;
+        let (a, vectors) = (&mut a[square.clone()], &mut vectors[square]);
+        eigen_general(a, n, &mut values[i * n..(i + 1) * n], vectors).map_err(|why| match why {
+            Failure::Complex => {
+                let expected = "matrices whose eigenvalues are real";
+                Error::argument("A", "value", "a matrix with complex eigenvalues", expected)
+            }
+            Failure::Diverges => {
+                Error::argument("A", "value", "a matrix that is not finite", "finite numbers")
+            }
+        })?;
+    }
+    statistics::store(call, 0, &values);
+    if call.outputs.len() > 1 {
+        statistics::store(call, 1, &vectors);
+    }
+    Ok(())
+}
+
+fn general_eigenvalues() -> [OpDef; 2] {
+    let notes = format!(
+        "A ``(..., n, n)`` gives values ``(..., n)``, in no order. Complex eigenvalues are an \
+         error. {FLOATS} Not differentiable."
+    );
+    let input = [("A", "The matrices (..., n, n).")];
+    [
+        operator::<NoParam>("_npi_eig", values_shape, eig)
+            .inputs_are(&input)
+            .outputs_are(&["output0", "output1"])
+            .doc(&text(
+                "Eigenvalues of square matrices, and their vectors as columns ``(..., n, n)``.",
+                &format!("{notes} Each vector has length 1 and a positive greatest element."),
+                "_npi_eig(nd.array([[3, 0], [0, 1]]))[0]\n[3. 1.]",
+            )),
+        operator::<NoParam>("_npi_eigvals", values_shape, eig).inputs_are(&input).doc(&text(
+            "Eigenvalues of square matrices.",
+            &notes,
+            "_npi_eigvals(nd.array([[3, 0], [0, 1]]))\n[3. 1.]",
+        )),
+    ]
+}
+
 fn pinv_shape(_: &Attrs, inputs: &[Shape]) -> Result<Vec<Shape>> {
     expect_matrices(&inputs[0], "A", false)?;
     let (rank, mut shape) = (inputs[0].ndim(), inputs[0].clone());
@@ -342,5 +391,5 @@ fn pseudo_inverses() -> [OpDef; 2] {
 }
 
 pub fn operators(_: &Registry) -> Vec<OpDef> {
-    [svds(), eigenvalues(), pseudo_inverses()].concat()
+    [svds(), eigenvalues(), general_eigenvalues(), pseudo_inverses()].concat()
 }

@@ -145,8 +145,9 @@ fn value(norm: Norm, x: &[f64], extents: (usize, usize)) -> f64 {
     let sizes = || x.iter().map(|x| x.abs());
     match norm {
         Norm::Vector(0.0) => x.iter().filter(|x| **x != 0.0).count() as f64,
-        Norm::Vector(1.0) => sizes().sum(),
-        Norm::Vector(2.0) => x.iter().map(|x| x * x).sum::<f64>().sqrt(),
+        // The sum of nothing would be -0.
+        Norm::Vector(1.0) => sizes().fold(0.0, |sum, x| sum + x),
+        Norm::Vector(2.0) => x.iter().fold(0.0, |sum, x| sum + x * x).sqrt(),
         Norm::Vector(p) if p.is_infinite() => pick(&sizes().collect::<Vec<f64>>(), p > 0.0),
         Norm::Vector(p) => sizes().map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p),
         Norm::Column { greatest } => pick(&sums(x, extents, true), greatest),
