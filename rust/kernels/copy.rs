@@ -214,6 +214,17 @@ impl Buffer {
         Buffer { memory, skip }
     }
 
+    /// As [`Buffer::new`], for sizes that do not follow from those of arrays: there may not be
+    /// enough memory.
+    pub fn try_new(bytes: usize) -> Option<Self> {
+        let words = bytes.checked_add(crate::storage::ALIGN)?.div_ceil(8);
+        let mut memory: Vec<u64> = Vec::new();
+        memory.try_reserve_exact(words).ok()?;
+        memory.resize(words, 0);
+        let skip = memory.as_mut_ptr().cast::<u8>().align_offset(crate::storage::ALIGN);
+        Some(Buffer { memory, skip })
+    }
+
     /// A view of the bytes from `offset` on; valid as long as the buffer.
     pub fn view(&mut self, offset: usize, shape: crate::Shape, dtype: DType) -> View {
         let bytes = shape.size() * dtype.size();

@@ -4,6 +4,7 @@
 //! Source of the algorithms: G. Golub, C. Van Loan, Matrix Computations, 4th edition.
 
 use super::real::Real;
+use crate::dtype::Element;
 
 /// A triangular matrix or the right-hand sides of a system, as steps between elements.
 #[derive(Clone, Copy)]
@@ -113,25 +114,108 @@ pub fn lu<T: Real>(a: &mut [T], n: usize) -> (Vec<usize>, T) {
 
 /// The inverse of `a`, which is overwritten by its factors; `None` if it is singular.
 pub fn inverse<T: Real>(a: &mut [T], n: usize, out: &mut [T]) -> Option<()> {
+    out.fill(T::zero());
+    (0..n).for_each(|i| out[i * n + i] = T::one());
+    solve_any(a, n, out, n)
+}
+
+/// Solves `A X = B` in place of `B`, which has `m` columns; `a` is overwritten by its factors.
+/// `None` if it is singular.
+pub fn solve_any<T: Real>(a: &mut [T], n: usize, b: &mut [T], m: usize) -> Option<()> {
     let (order, _) = lu(a, n);
     if (0..n).any(|i| a[i * n + i] == T::zero() || a[i * n + i].is_nan()) {
         return None;
     }
-    out.fill(T::zero());
+    let given = b.to_vec();
     for (i, row) in order.into_iter().enumerate() {
-        out[i * n + row] = T::one();
+        b[i * m..(i + 1) * m].copy_from_slice(&given[row * m..(row + 1) * m]);
     }
     // L has ones on its diagonal, which is not stored.
     for i in 0..n {
         for k in 0..i {
             let factor = a[i * n + k];
-            let (above, below) = out.split_at_mut(i * n);
-            let (from, to) = (&above[k * n..(k + 1) * n], &mut below[..n]);
+            let (above, below) = b.split_at_mut(i * m);
+            let (from, to) = (&above[k * m..(k + 1) * m], &mut below[..m]);
             to.iter_mut().zip(from).for_each(|(t, &f)| *t -= factor * f);
         }
     }
-    solve(a, (n, Steps::row_major(n), false), out, (n, Steps::row_major(n)));
+    solve(a, (n, Steps::row_major(n), false), b, (m, Steps::row_major(m)));
     Some(())
+}
+
+fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    a.iter().zip(b).map(|(&a, &b)| a * b).sum()
+}
+
+/// `A = U diag(s) V` for `m <= n`, `s` falling: `a` becomes `V`, whose rows are orthonormal, each
+/// with a positive greatest element. One-sided Jacobi rotations of the rows (M. Hestenes, 1958).
+pub fn svd<T: Real>(a: &mut [T], (m, n): (usize, usize), u: &mut [T], s: &mut [T]) {
+    // What the rounding of a sum of n products leaves of 0.
+    let small = T::epsilon() * T::of((n.max(1) as f64).sqrt());
+    let mut turns = vec![T::zero(); m * m];
+    (0..m).for_each(|i| turns[i * m + i] = T::one());
+    for _ in 0..SWEEPS {
+        let mut turned = false;
+        for (p, q) in (0..m).flat_map(|p| (p + 1..m).map(move |q| (p, q))) {
+            let (x, y) = (&a[p * n..(p + 1) * n], &a[q * n..(q + 1) * n]);
+            let (alpha, beta, gamma) = (dot(x, x), dot(y, y), dot(x, y));
+            if gamma.abs() <= small * (alpha * beta).sqrt() || gamma == T::zero() {
+                continue;
+            }
+            turned = true;
+            let zeta = (beta - alpha) / (gamma + gamma);
+            let t = zeta.signum() / (zeta.abs() + (T::one() + zeta * zeta).sqrt());
+            let c = T::one() / (T::one() + t * t).sqrt();
+            for (rows, width) in [(&mut *a, n), (&mut turns[..], m)] {
+                for j in 0..width {
+                    let (x, y) = (rows[p * width + j], rows[q * width + j]);
+                    rows[p * width + j] = c * (x - t * y);
+                    rows[q * width + j] = c * (y + t * x);
+                }
+            }
+        }
+        if !turned {
+            break;
+        }
+    }
+    let norms: Vec<T> = a.chunks(n.max(1)).take(m).map(|row| dot(row, row).sqrt()).collect();
+    let mut order: Vec<usize> = (0..m).collect();
+    let size = |i: &usize| Element::to_f64(norms[*i]);
+    order.sort_by(|i, j| size(j).total_cmp(&size(i)));
+    let (old, most) = (a.to_vec(), norms.iter().fold(T::zero(), |most: T, x| most.max(*x)));
+    for (to, &from) in order.iter().enumerate() {
+        s[to] = norms[from];
+        let (above, row) = a.split_at_mut(to * n);
+        let row = &mut row[..n];
+        row.copy_from_slice(&old[from * n..(from + 1) * n]);
+        if norms[from] > small * most {
+            row.iter_mut().for_each(|x| *x /= norms[from]);
+        } else {
+            complete_rows(above, row);
+        }
+        let greatest = row.iter().fold(T::zero(), |g: T, &v| if v.abs() > g.abs() { v } else { g });
+        let sign = if greatest < T::zero() { -T::one() } else { T::one() };
+        row.iter_mut().for_each(|x| *x *= sign);
+        (0..m).for_each(|i| u[i * m + to] = sign * turns[from * m + i]);
+    }
+}
+
+/// Makes `row` a unit vector that is orthogonal to the rows of `above`: what is left of the axis
+/// that they cover least.
+fn complete_rows<T: Real>(above: &[T], row: &mut [T]) {
+    let n = row.len();
+    let covered = |i: usize| above.iter().skip(i).step_by(n).map(|&x| x * x).sum::<T>();
+    let least = (1..n).fold(0, |best, i| if covered(i) < covered(best) { i } else { best });
+    row.fill(T::zero());
+    row[least] = T::one();
+    for _ in 0..2 {
+        for other in above.chunks_exact(n) {
+            let part = dot(other, row);
+            row.iter_mut().zip(other).for_each(|(x, &o)| *x -= part * o);
+        }
+    }
+    let norm = dot(row, row).sqrt();
+    row.iter_mut().for_each(|x| *x /= norm);
 }
 
 /// `A = L Q` for `m <= n`, by Householder reflections: `a` becomes `Q`, `l` the triangle.

@@ -31,6 +31,7 @@ pub mod reduce_rows;
 pub mod rnn;
 pub mod scalar;
 pub mod scatter;
+pub mod schur;
 pub mod scratch;
 pub mod separable;
 pub mod softmax;

@@ -19,10 +19,11 @@ fn misfit() -> Error {
 }
 
 impl OpDef {
-    /// The same operator under another name, without aliases.
+    /// The same operator under another name, without aliases, and without a rule for second
+    /// derivatives, which may be written for the original's parameters.
     pub fn renamed(&self, name: &str) -> OpDef {
         let (name, aliases, recent) = (name.to_owned(), Vec::new(), Recent::default());
-        OpDef { name, aliases, recent, ..self.clone() }
+        OpDef { name, aliases, recent, differentiable_gradient: None, ..self.clone() }
     }
 
     /// The operator with the parameters `P`, of which `map` makes its own.

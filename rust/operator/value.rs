@@ -404,6 +404,9 @@ param_type! {
     Vec<Option<i64>>, FieldType::OptIntTuple,
         v => if let Value::List(l) = v { Some(l.iter().map(as_int).collect()) } else { None },
         x => Value::List(x.iter().map(|d| d.map_or(Value::None, Value::Int)).collect());
+    Vec<Tuple>, FieldType::List(Box::new(FieldType::Shape)),
+        v => if let Value::List(l) = v { l.iter().map(Tuple::from_value).collect() } else { None },
+        x => Value::List(x.iter().map(Tuple::to_value).collect());
     DType, FieldType::Enum(dtype_names()),
         v => if let Value::Str(s) = v { DType::from_name(s).ok() } else { None }, x => Value::Str(x.name().into());
 }

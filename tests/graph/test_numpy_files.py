@@ -86,8 +86,33 @@ def test_what_is_not_calculated_is_refused_by_name():
     x, whole = nd.ones((2,)), nd.ones((2,), dtype="int32")
     ops = nd._internal
     refused = [
-        (lambda: ops._npi_add(x, whole), "_npi_add"),
-        (lambda: ops._npi_true_divide(whole, whole), "expected a float"),
+        (lambda: ops._npi_add(x, nd.ones((3,))), "broadcast together"),
+        (lambda: ops._npi_equal(x, whole), "Incompatible attr"),
+        (lambda: ops._npi_einsum(x, x, subscripts="i,ij->i"), "a label for each of 1 axes"),
+        (lambda: ops._npi_einsum(x, subscripts="i->j"), "labels of the output"),
+        (lambda: ops._npi_einsum(x, nd.ones((3,)), subscripts="i,i"), "these have 2 and 3"),
+        (lambda: ops._npi_tensordot_int_axes(x, x, axes=2), "at most 1"),
+        (lambda: ops._npi_vstack(x, nd.ones((3,))), "arg1"),
+        (lambda: ops._npi_rot90(x), "two axes"),
+        (lambda: ops._np_roll(x), "invalid shift"),
+        (lambda: ops._npi_pad(x, pad_width=((1,),)), "pairs of at least 0"),
+        (lambda: ops._npi_percentile(x, q_scalar=101).asnumpy(), "0 to 100"),
+        (lambda: ops._npi_average(x, nd.ones((3,)), axis=0), "weights"),
+        (lambda: ops._npi_svd(nd.ones((3, 2))), "at most as many rows"),
+        (lambda: ops._npi_solve(nd.ones((2, 2)), x).asnumpy(), "singular"),
+        (lambda: ops._npi_tensorinv(nd.ones((2, 3)), ind=1), "as many elements"),
+        (lambda: ops._npi_norm(nd.ones((2, 3)), ord=3), "invalid ord '3'"),
+        (lambda: ops._npi_norm(nd.ones((1, 2, 3)), axis=(0, 1, 2)), "one axis or two"),
+        (lambda: ops._npi_norm(nd.ones((2, 3)), axis=(0, 0)), "axes that differ"),
+        (lambda: ops._npi_insert_scalar(x, val=1, int_ind=3).asnumpy(), "invalid index '3'"),
+        (lambda: ops._npi_insert_scalar(x, nd.ones((2, 2)), int_ind=0), "at most 1 axes"),
+        (lambda: ops._npi_insert_slice(x, val=1, step=0), "invalid step '0'"),
+        (lambda: ops._npi_insert_tensor(x, x, val=1), "an integer dtype"),
+        (lambda: ops._npi_delete(x, int_ind=2), "invalid index '2': expected -2 to 1"),
+        (
+            lambda: ops._npx_constraint_check(nd.zeros((2,), dtype="bool"), msg="no!").asnumpy(),
+            "no!",
+        ),
         (lambda: ops._npi_mean(whole), "expected a float"),
         (
             lambda: ops._np_sum(x, dtype="float64"),
@@ -99,7 +124,7 @@ def test_what_is_not_calculated_is_refused_by_name():
         (lambda: ops._np_reshape(x, newshape=(3,)), "another number of elements"),
         (lambda: ops._npx_reshape(x, newshape=(-3,)), "extent is not 1"),
         (lambda: ops._npi_broadcast_to(nd.ones((2, 2)), shape=(2,)), "has more axes"),
-        (lambda: ops._npi_matmul(nd.ones((2, 3)), nd.ones((2, 3))), "do not fit"),
+        (lambda: ops._npi_matmul(nd.ones((2, 3)), nd.ones((2, 3))), "expected 3 as its first"),
         (lambda: ops._np_diagonal(x), "expected at least two axes"),
         (lambda: ops._npi_bitwise_and(x, x), "expected integers or bool"),
         (lambda: ops._npi_tril(x), "expected at least two axes"),
@@ -107,6 +132,54 @@ def test_what_is_not_calculated_is_refused_by_name():
     for call, message in refused:
         with pytest.raises(mx.MXNetError, match=message):
             call()
+
+
+def test_operands_of_different_dtypes_meet():
+    x = sym.Variable("x")
+    made = F._npi_multiply(F._npi_greater_scalar(x, scalar=0.0), x)
+    loaded = sym.load_json(made.tojson())
+    exe = loaded.simple_bind(mx.cpu(), x=(3,))
+    given = np.array([-1, 2, 3], "float32")
+    assert exe.forward(True, x=given)[0].asnumpy().tolist() == [0, 2, 3]
+    exe.backward([nd.array([5, 6, 7])])
+    assert exe.grad_dict["x"].asnumpy().tolist() == [0, 6, 7]
+
+    found = {}
+    for a in ("bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"):
+        for b in ("bool", "int32", "float16", "float64"):
+            arrays = nd.ones((2,), dtype=a), nd.ones((2,), dtype=b)
+            total, part = (getattr(nd._internal, f"_npi_{n}")(*arrays) for n in ("add", "mod"))
+            assert total.dtype == part.dtype
+            found[a, b] = np.dtype(total.dtype).name
+    assert found["bool", "bool"] == "bool" and found["int8", "bool"] == "int8"
+    assert found["int64", "float16"] == "float16" and found["float32", "float16"] == "float32"
+    assert found["uint8", "int32"] == "int32" and found["int8", "float64"] == "float64"
+
+    whole = nd.array([1, 2], dtype="int32")
+    quotient = nd._internal._npi_true_divide(whole, whole)
+    assert quotient.dtype == np.float32 and quotient.asnumpy().tolist() == [1, 1]
+
+
+def test_gradients_reach_operands_in_their_dtypes():
+    half, double = nd.array([1, 2], dtype="float16"), nd.array([[3], [4]], dtype="float64")
+    for array in (half, double):
+        array.attach_grad()
+    with mx.autograd.record():
+        y = nd._internal._npi_multiply(half, double)
+    y.backward()
+    assert (y.dtype, half.grad.dtype) == (np.float64, np.float16)
+    assert half.grad.asnumpy().tolist() == [7, 7]
+    assert double.grad.asnumpy().tolist() == [[3], [3]]
+
+
+def test_second_derivatives_of_arithmetic():
+    x = nd.array([1, 2])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd._internal._npi_multiply(x, nd._internal._npi_power_scalar(x, scalar=2.0))
+        (slope,) = mx.autograd.grad(y, [x], create_graph=True)
+    slope.backward()
+    assert x.grad.asnumpy().tolist() == [6, 12]
 
 
 def test_special_numbers():

@@ -1,6 +1,6 @@
 """Cases of the operators of MXNet's NumPy interface."""
 
-from cases import ALL, FLOATS, In, case
+from cases import ALL, FLOATS, INTS, In, case
 from reference_numpy import ARRAYS, NUMBERS, TESTS, TURNED
 
 WIDE = FLOATS[:2]
@@ -20,6 +20,26 @@ for name in [*NUMBERS, *(f"r{name}" for name in TURNED)]:
     for shape in ((2, 3), ()):
         case(f"_npi_{name}_scalar", In(shape, low, high), scalar=2.2, grad=grad)
     case(f"_npi_{name}_scalar", In((7,), 1, 5, "index"), scalar=2, is_int=True, grad="none")
+
+MASK = In((2, 3), 0, 2, "index", dtype="bool")
+for name in ("add", "subtract", "multiply", "true_divide", "mod", "power"):
+    low, high = AWAY.get(name, (-2, 2))
+    how = "none" if name == "power" else "numeric"  # the slope of 0 to a power is NaN
+    case(f"_npi_{name}", MASK, In((2, 3), 0.5, 2), dtypes=FLOATS, grad=how)
+    case(f"_npi_{name}", In((2, 1), 0.3, 2), In((3,), 1, 5, "index", dtype="int32"))
+    case(f"_npi_{name}", In((2, 3), 0.3, 2, dtype="float64"), In((3,), low + 2, high + 2))
+    case(
+        f"_npi_{name}",
+        In((2, 3), 1, 5, "index", dtype="int32"),
+        In((3,), 1, 3, "index"),
+        dtypes=("int64", "int8", "uint8"),
+        grad="none",
+    )
+    number = In((2, 3), 1, 5, "index")
+    case(f"_npi_{name}_scalar", number, scalar=2.5, is_int=False, dtypes=INTS, grad="none")
+case("_npi_add_scalar", MASK, scalar=2, dtypes=("float32",), grad="none")
+case("_npi_multiply_scalar", MASK, scalar=2.5, is_int=False, dtypes=("float32",), grad="none")
+case("_npi_rtrue_divide_scalar", In((2,), 1, 5, "index"), scalar=3, dtypes=INTS, grad="none")
 
 for name in ("_np_sum", "_np_prod", "_npi_mean", "_np_max", "_np_min"):
     dtypes = FLOATS if name in ("_npi_mean", "_np_prod") else ALL
@@ -42,6 +62,7 @@ case("_np_moveaxis", (2, 3, 4), source=(0,), destination=(-1,), dtypes=ALL)
 case("_np_moveaxis", (2, 3, 4), source=(0, 2), destination=(1, 0))
 case("_npi_flip", (2, 3), axis=(0,), dtypes=ALL)
 case("_npi_flip", (2, 3, 2), axis=(0, -1))
+case("_npi_flip", (2, 3))
 case("_np_reshape", (2, 3), newshape=(3, -1), dtypes=ALL)
 case("_np_reshape", (1, 1), newshape=())
 case("_np_reshape", (0, 3), newshape=(3, 0))
@@ -106,3 +127,18 @@ for a, b in [((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2
     case("_np_dot", a, b)
     case("_npi_matmul", a, b)
 case("_npi_matmul", (2, 1, 3), (2, 3, 2))
+for a, b in [
+    ((2, 1, 2, 3), (4, 3, 2)),
+    ((3,), (2, 3, 2)),
+    ((2, 2, 3), (1, 3, 2)),
+    ((2, 0), (0, 2)),
+]:
+    case("_npi_matmul", a, b)
+for a, b in [
+    ((2, 3), (4, 3, 2)),
+    ((3,), (2, 3, 2)),
+    ((), (2, 3)),
+    ((2,), ()),
+    ((2, 2), (2, 2, 2, 2)),
+]:
+    case("_np_dot", a, b)

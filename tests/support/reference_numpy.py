@@ -27,6 +27,10 @@ TURNED = ("subtract", "true_divide", "mod", "power")
 
 def _number(function, turned):
     def oracle(x, scalar=1.0, is_int=True):
+        if (
+            x.dtype.kind in "biu"
+        ):  # a number of another kind makes float64, an integer int64 of bool
+            x = x.astype("float64" if not is_int else "int64" if x.dtype == bool else x.dtype)
         scalar = x.dtype.type(scalar)
         return function(scalar, x) if turned else function(x, scalar)
 
@@ -85,7 +89,7 @@ def moveaxis(x, source, destination):
 
 
 @reference("_npi_flip")
-def flip(x, axis):
+def flip(x, axis=None):
     return np.flip(x, axis)
 
 

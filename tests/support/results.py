@@ -20,12 +20,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import all_cases  # noqa: F401
 from cases import CASES
-from naming import function
+from naming import function, is_numpy
 
 
 def arrays_of(case):
     dtype = "float32" if "float32" in case.dtypes or not case.dtypes else case.dtypes[0]
     return case.arrays(dtype)
+
+
+def array_of(mx, case):
+    """The function that makes arrays for an operator: MXNet has a class of them for its NumPy
+    interface.
+    """
+    if not is_numpy(case.op) or not hasattr(mx, "npx"):
+        return mx.nd.array
+    mx.npx.set_np()
+    return mx.np.array
 
 
 def given_outputs(case, inputs):
@@ -39,7 +49,7 @@ def given_outputs(case, inputs):
 
 def run(mx, case):
     """Outputs, then the gradients of the differentiated inputs, or the error of either."""
-    inputs = [mx.nd.array(a, dtype=a.dtype) for a in arrays_of(case)]
+    inputs = [array_of(mx, case)(a, dtype=a.dtype) for a in arrays_of(case)]
     wrt = case.differentiated() if case.grad != "none" else ()
     for i in wrt:
         inputs[i].attach_grad()
@@ -49,7 +59,8 @@ def run(mx, case):
     found = {f"output {i}": o.asnumpy() for i, o in enumerate(outs)}
     if wrt:
         rng = np.random.RandomState(len(case.id))
-        heads = [mx.nd.array(rng.uniform(0.1, 1.1, o.shape), dtype=o.dtype) for o in outs]
+        array = array_of(mx, case)
+        heads = [array(rng.uniform(0.1, 1.1, o.shape), dtype=o.dtype) for o in outs]
         try:
             mx.autograd.backward(outs, heads)
             found |= {f"gradient {i}": inputs[i].grad.asnumpy() for i in wrt}

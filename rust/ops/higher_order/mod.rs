@@ -29,7 +29,8 @@ pub fn complete(mut def: OpDef) -> OpDef {
     } else if matches!(def.gradient, Gradient::Backward { .. }) {
         def.differentiable_gradient = layers::rule(&def.name)
             .or_else(|| functions::rule(&def.name))
-            .or_else(|| norms::rule(&def.name));
+            .or_else(|| norms::rule(&def.name))
+            .or(def.differentiable_gradient.take());
     }
     super::device::complete(def)
 }

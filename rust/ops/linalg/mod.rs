@@ -34,14 +34,14 @@ fn text(what: &str, notes: &str, example: &str) -> String {
 }
 
 /// Rows and columns of the matrices of a view, and their number.
-fn matrices(view: &View) -> (usize, usize, usize) {
+pub(in crate::ops) fn matrices(view: &View) -> (usize, usize, usize) {
     let rank = view.dims().len();
     let at = |i: usize| view.dims()[rank - i] as usize;
     (at(2), at(1), view.shape().product(0..rank - 2))
 }
 
 /// Checks that a shape is a batch of matrices, square ones if asked.
-fn expect_matrices(shape: &Shape, argument: &str, square: bool) -> Result<()> {
+pub(in crate::ops) fn expect_matrices(shape: &Shape, argument: &str, square: bool) -> Result<()> {
     expect_rank(shape, argument, 2..=usize::MAX)?;
     match shape.dims() {
         [.., m, n] if square && *m >= 0 && *n >= 0 && m != n => {

@@ -170,7 +170,11 @@ pub(in crate::ops) fn batch_sizes(call: &Call<'_>) -> Sizes {
 }
 
 /// `count` products; a single one may use all threads, several are shared out.
-fn products<T: Real>(count: usize, (m, n, k): (usize, usize, usize), [a, b, c]: [Mat<T>; 3]) {
+pub(in crate::ops) fn products<T: Real>(
+    count: usize,
+    (m, n, k): (usize, usize, usize),
+    [a, b, c]: [Mat<T>; 3],
+) {
     if count == 1 {
         // SAFETY: the caller's views have these extents and the output overlaps no input.
         unsafe { gemm((m, n, k), a, b, c, false, Threads::Pool) };

@@ -124,7 +124,7 @@ impl Bits {
 
 /// Calls `f` with the elements of an array of integers or bool as int64, and writes what it
 /// returns; `f` gets the element's place too.
-fn map_whole(to: &View, f: impl Fn(usize) -> i64) {
+pub(super) fn map_whole(to: &View, f: impl Fn(usize) -> i64) {
     macro_rules! write {
         ($($dtype:ident $ty:ty),*) => {
             match to.dtype() {
@@ -144,7 +144,7 @@ fn map_whole(to: &View, f: impl Fn(usize) -> i64) {
 }
 
 /// The elements of an array of integers or bool, repeated to `shape`.
-fn wholes(view: &View, shape: &Shape) -> Vec<i64> {
+pub(super) fn wholes(view: &View, shape: &Shape) -> Vec<i64> {
     let mut values = vec![0i64; shape.size()];
     // SAFETY: the vector has an element for each of the shape.
     let to = unsafe { View::new(values.as_mut_ptr().cast(), shape.clone(), DType::I64) };

@@ -3,16 +3,29 @@
 //!
 //! Most compute what an older operator does, with shapes and dtypes as in NumPy: a reduction over
 //! all axes gives shape `()`, a comparison bool, a position int64. They are derived from it
-//! (`operator/derived.rs`) and keep its kernels and gradients. Where MXNet converts operands of
-//! different dtypes, these refuse them.
+//! (`operator/derived.rs`) and keep its kernels and gradients. Operands of arithmetic may have
+//! different dtypes (`arithmetic.rs`).
 
 mod arithmetic;
 mod choosing;
+mod contraction;
+mod drawing;
+mod einsum;
 mod elements;
+mod functions;
+mod inserting;
+mod joining;
+mod linear;
 mod making;
+mod norms;
+mod pieces;
+mod placing;
 mod products;
 mod reductions;
+mod sampling;
 mod shapes;
+mod statistics;
+mod systems;
 
 use super::higher_order::complete;
 use crate::dtype::DType;
@@ -37,6 +50,18 @@ pub fn register(registry: &Registry) {
         choosing::operators,
         elements::operators,
         products::operators,
+        drawing::operators,
+        einsum::operators,
+        functions::operators,
+        inserting::operators,
+        joining::operators,
+        linear::operators,
+        norms::operators,
+        pieces::operators,
+        placing::operators,
+        sampling::operators,
+        statistics::operators,
+        systems::operators,
     ];
     for def in families.iter().flat_map(|family| family(registry)) {
         registry.add(complete(def)).expect("built-in operators have names of their own");

@@ -4,7 +4,7 @@ use super::{original, shaped_by, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, Mapped, OpDef, ParamType, Registry, Tuple, Value};
 use crate::ops::tensor::movement::broadcasting::repeat_to;
-use crate::ops::tensor::movement::{Path, moving};
+use crate::ops::tensor::movement::{Path, backwards, moving};
 use crate::ops::tensor::shape::axes::reorders;
 use crate::ops::tensor::shape::squeezed_to_any_rank;
 use crate::params;
@@ -23,6 +23,13 @@ params! {
     pub struct MoveParam {
         source: Tuple, required, "The axes to move.";
         destination: Tuple, required, "Where each of them goes.";
+    }
+}
+
+params! {
+    /// Parameters of `_npi_flip`.
+    pub struct FlipParam {
+        axis: Option<Tuple>, default(None), "Axes to reverse; None is all of them.";
     }
 }
 
@@ -79,6 +86,14 @@ params! {
 const ARRAY: &[(&str, &str)] = &[("a", "The array.")];
 const ANY: &str = "Any dtype.";
 
+fn flipped(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
+    let s = &inputs[0];
+    match &attrs.get::<FlipParam>().axis {
+        Some(axes) => backwards(s, axes),
+        None => backwards(s, &(0..s.ndim() as i64).collect::<Vec<i64>>()),
+    }
+}
+
 fn moved(source: &[i64], destination: &[i64], of: &Shape) -> Result<Vec<usize>> {
     if source.len() != destination.len() {
         let (source, expected) = (source.len(), "as many axes as source has");
@@ -130,12 +145,13 @@ fn orders(registry: &Registry) -> Vec<OpDef> {
         "Any dtype. An axis named twice is an error.",
         example,
     ));
-    let flip = original(registry, "reverse").renamed("_npi_flip").doc(&text(
-        "The array with the order of elements along axes reversed.",
-        ANY,
-        "_npi_flip(nd.array([1, 2, 3]), axis=(0,))\n[3. 2. 1.]",
-    ));
-    vec![transpose, moveaxis, back, flip]
+    let flip =
+        OpDef::new::<FlipParam>("_npi_flip").inputs_are(&[("data", "The array.")]).doc(&text(
+            "The array with the order of elements along axes reversed.",
+            ANY,
+            "_npi_flip(nd.array([1, 2, 3]))\n[3. 2. 1.]",
+        ));
+    [vec![transpose, moveaxis, back], moving(flip, flipped)].concat()
 }
 
 /// The shape for extents of which one may be -1, to be inferred.

@@ -5,7 +5,7 @@ mod choosing;
 pub mod common;
 pub(in crate::ops) mod creation;
 pub(in crate::ops) mod distributions;
-mod extras;
+pub(in crate::ops) mod extras;
 mod given;
 pub(in crate::ops) mod indexing;
 pub(in crate::ops) mod movement;

@@ -16,11 +16,12 @@ use crate::kernels::broadcast::broadcast_shape;
 use crate::kernels::elementwise;
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::operator::infer::same_type;
-use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq, Value};
+use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, NativeFn, OpDef, OpReq, Value};
 use crate::ops::device::binary as device;
 use crate::params;
 use crate::shape::Shape;
 use kernels::{backward, broadcast, equal_shapes, with_scalar, with_scalar_backward};
+use std::sync::Arc;
 use table::TABLE;
 
 params! {
@@ -183,6 +184,17 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         );
     }
     all
+}
+
+/// The gradient of the array beside a number, from the output gradient and, unless it is of that
+/// alone, the array.
+pub(in crate::ops) fn number_slope(function: BinaryFn, left: bool) -> NativeFn {
+    Arc::new(move |call| {
+        let (g, a) = (&call.inputs[0], call.inputs.last().unwrap_or(&call.inputs[0]));
+        let inputs = [g.clone(), a.clone()];
+        with_scalar_backward(function.row(), &Call { inputs: &inputs, ..*call }, left);
+        Ok(())
+    })
 }
 
 pub fn operators() -> Vec<OpDef> {

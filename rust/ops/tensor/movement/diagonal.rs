@@ -19,7 +19,7 @@ params! {
 
 /// The diagonal of the matrices in two axes (the last axis of the output); vectors become matrices
 /// elsewhere.
-fn diagonal(s: &Shape, k: i64, axis1: i64, axis2: i64) -> Result<Path> {
+pub(in crate::ops) fn diagonal(s: &Shape, k: i64, axis1: i64, axis2: i64) -> Result<Path> {
     let (a, b) = (s.axis(axis1)?, s.axis(axis2)?);
     if a == b {
         return Err(Error::value(format!("axis1 and axis2 are both {a}")));

@@ -3,7 +3,7 @@
 
 mod blocks;
 pub(in crate::ops) mod broadcasting;
-mod diagonal;
+pub(in crate::ops) mod diagonal;
 
 use super::common::{all_known, wanted, zero_view};
 use crate::error::{Error, Result};
@@ -181,10 +181,14 @@ fn slice_like(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
 }
 
 fn reverse(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
-    let s = &inputs[0];
+    backwards(&inputs[0], &attrs.get::<ReverseParam>().axis)
+}
+
+/// The walk that runs backwards along these axes.
+pub(in crate::ops) fn backwards(s: &Shape, axes: &[i64]) -> Result<Path> {
     let mut strides = s.strides();
     let mut start = 0;
-    for &a in &attrs.get::<ReverseParam>().axis {
+    for &a in axes {
         let axis = s.axis(a)?;
         if strides[axis] > 0 {
             start += (s.dims()[axis] - 1).max(0) * strides[axis];

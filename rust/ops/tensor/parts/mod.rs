@@ -4,7 +4,7 @@ mod joining;
 mod slicing;
 
 pub use joining::{ConcatParam, concat_shape};
-pub use slicing::{SliceParam, region_ranges, taken};
+pub use slicing::{SliceParam, region_ranges, slice_range, taken};
 
 use crate::error::{Error, Result};
 use crate::kernels::layout::copy_strided;
@@ -101,7 +101,7 @@ pub fn axis_flags(axes: &Tuple, shape: &Shape) -> Result<Vec<bool>> {
 
 #[cfg(test)]
 mod tests {
-    use super::slicing::slice_range;
+    use super::slice_range;
     use crate::ops::testing::{Tensor, check_gradient, values};
 
     #[test]
