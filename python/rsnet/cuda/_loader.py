@@ -23,7 +23,15 @@ from typing import Any
 
 from ..base import MXNetError
 
-__all__ = ["OPTIONS", "Source", "compile_source", "load", "load_from_source", "program"]
+__all__ = [
+    "OPTIONS",
+    "Source",
+    "compile_source",
+    "library",
+    "load",
+    "load_from_source",
+    "program",
+]
 
 #: Where the sources are.
 FOLDER = Path(__file__).parent / "kernels"
@@ -134,6 +142,22 @@ class CupyLoader:
 def _loader() -> Any:
     path = os.environ.get(LOADER_VARIABLE)
     return runpy.run_path(path)["Loader"]() if path else CupyLoader()
+
+
+def library(name: str) -> str | None:
+    """The path of a library of CUDA (``cublas``) that is installed for Python or for CuPy.
+
+    Returns None if it is not found there; the system may have it nevertheless.
+    """
+    try:
+        from cuda import pathfinder
+    except ImportError:  # comes with CuPy
+        return None
+    try:
+        found: str | None = pathfinder.load_nvidia_dynamic_lib(name).abs_path
+    except RuntimeError:  # what its errors derive from
+        return None
+    return found
 
 
 def load(device: int, source: str, definitions: str, function: str) -> int:
