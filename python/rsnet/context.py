@@ -169,7 +169,14 @@ def _load_function(device: int, source: str, definitions: str, function: str) ->
     return _loader.load(device, source, definitions, function)
 
 
-_core.cuda_bind_loader(_load_function)
+def _find_library(name: str) -> str | None:
+    """Finds a library of CUDA for the core."""
+    from .cuda import _loader
+
+    return _loader.library(name)
+
+
+_core.cuda_bind_loader(_load_function, _find_library)
 
 
 def num_gpus() -> int:

@@ -7,6 +7,7 @@
 //! stream up to the ticket that covers every use of the device's bytes there. `README.md` says why
 //! this suffices.
 
+use super::blas::Blas;
 use super::driver::{Address, Driver, Handle};
 use super::fault::Fault;
 use super::memory::{DeviceMemory, PinnedMemory};
@@ -18,8 +19,8 @@ use crate::profiler::Recorder;
 use crate::storage::{Block, Pool};
 use std::any::Any;
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A device's primary context, which every library of the process shares.
 pub struct Primary {
@@ -102,6 +103,8 @@ pub enum Way<'a> {
 
 /// A CUDA device that is in use.
 pub struct Device {
+    /// cuBLAS, or none, once a kernel that multiplies was prepared.
+    blas: OnceLock<Option<Blas>>,
     id: i32,
     name: String,
     compute: Arc<Stream>,
@@ -134,6 +137,7 @@ impl Device {
         let memory = DeviceMemory { id, primary: primary.clone(), compute: compute.clone() };
         let pinned = PinnedMemory { id, primary: primary.clone() };
         Ok(Device {
+            blas: OnceLock::new(),
             id,
             name: text.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect(),
             compute,
@@ -171,8 +175,31 @@ impl Device {
         &self.pinned
     }
 
-    pub(super) fn hold(&self) -> [Held<'_>; 4] {
-        [self.compute.hold(), self.copies.hold(), self.memory.hold(), self.pinned.hold()]
+    pub(super) fn hold(&self) -> impl Iterator<Item = Held<'_>> {
+        let own = [self.compute.hold(), self.copies.hold(), self.memory.hold(), self.pinned.hold()];
+        own.into_iter().chain(self.blas().map(Blas::hold))
+    }
+
+    /// Opens cuBLAS unless that was tried before; `find` says where it is installed. Of two threads
+    /// that do so at once, one opens it for nothing.
+    pub fn prepare_blas(&self, find: impl FnOnce() -> Result<Option<String>>) -> Result<()> {
+        if self.blas.get().is_some() {
+            return Ok(());
+        }
+        let found = find()?;
+        let opened = self
+            .primary
+            .enter()
+            .and_then(|()| Blas::open(&self.primary, self.compute.handle(), found.as_deref()));
+        let opened = opened.map_err(|e| self.failed(e))?;
+        self.blas.get_or_init(|| opened);
+        Ok(())
+    }
+
+    /// cuBLAS, if there is one and a kernel that multiplies was prepared.
+    #[inline]
+    pub fn blas(&self) -> Option<&Blas> {
+        self.blas.get().and_then(Option::as_ref)
     }
 
     /// Free and total bytes of the device.

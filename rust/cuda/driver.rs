@@ -1,11 +1,12 @@
-//! The functions of `libcuda` that rsnet calls, found by name in the library when it is opened.
+//! The functions of `libcuda` that rsnet calls.
 //!
 //! The driver's C interface is stable: a function keeps its name, and a new form of it gets a
-//! suffix (`cuMemAlloc_v2`), so a table of function pointers serves every driver from the oldest
-//! supported one on. Types and numbers are those of NVIDIA's documentation of the driver API.
+//! suffix (`cuMemAlloc_v2`), so one table serves every driver from the oldest supported one on.
+//! Types and numbers are those of NVIDIA's documentation of the driver API.
 
+use super::library::{self, functions};
 use crate::error::{Error, ErrorKind, Result};
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// A handle of the driver (context, stream, event), which is an address to us.
 pub type Handle = *mut c_void;
@@ -31,50 +32,11 @@ const LIBRARY: &str = "libcuda.so.1";
 /// The environment variable that names the driver's library.
 pub const LIBRARY_VARIABLE: &str = "RSNET_LIBCUDA";
 
-macro_rules! functions {
-    (
-        required { $($name:ident: $symbol:literal($($argument:ty),* $(,)?);)* }
-        optional { $($newer:ident: $newer_symbol:literal($($newer_argument:ty),* $(,)?);)* }
-    ) => {
-        /// The driver's functions, under the names of NVIDIA's documentation without prefix.
-        pub struct Driver {
-            $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
-            $(pub $newer: Option<unsafe extern "C" fn($($newer_argument),*) -> Status>,)*
-            version: c_int,
-        }
-
-        impl Driver {
-            /// Finds every function in an open library; older drivers lack the optional ones.
-            fn find(library: Handle, path: &str) -> Result<Self> {
-                $(
-                    let address = symbol(library, $symbol);
-                    if address.is_null() {
-                        return Err(unavailable(format!("{path} has no function {}", $symbol)));
-                    }
-                    // SAFETY: the driver's interface fixes the signature of the symbol.
-                    let $name = unsafe {
-                        std::mem::transmute::<
-                            Handle,
-                            unsafe extern "C" fn($($argument),*) -> Status,
-                        >(address)
-                    };
-                )*
-                $(
-                    // SAFETY: as above; a null address is `None`.
-                    let $newer = unsafe {
-                        std::mem::transmute::<
-                            Handle,
-                            Option<unsafe extern "C" fn($($newer_argument),*) -> Status>,
-                        >(symbol(library, $newer_symbol))
-                    };
-                )*
-                Ok(Driver { $($name,)* $($newer,)* version: 0 })
-            }
-        }
-    };
-}
-
 functions! {
+    /// The driver's functions, under the names of NVIDIA's documentation without prefix.
+    pub struct Driver {
+        version: c_int = 0,
+    }
     required {
         init: "cuInit"(c_uint);
         driver_get_version: "cuDriverGetVersion"(*mut c_int);
@@ -117,12 +79,6 @@ functions! {
     }
 }
 
-fn symbol(library: Handle, name: &str) -> Handle {
-    let Ok(name) = CString::new(name) else { return std::ptr::null_mut() };
-    // SAFETY: the library is open, and is never closed.
-    unsafe { libc::dlsym(library, name.as_ptr()) }
-}
-
 fn unavailable(why: String) -> Error {
     Error::new(ErrorKind::Execution, why)
 }
@@ -137,7 +93,7 @@ impl Driver {
     /// As [`Driver::open`], from the library at `path`.
     pub fn open_library(path: &str) -> Result<Driver> {
         let library = open_library(path)?;
-        let mut driver = Self::find(library, path)?;
+        let mut driver = Self::find(library, path).map_err(unavailable)?;
         let failed = |what: &str, e: Error| unavailable(format!("{what}: {}", e.message()));
         let mut version = 0;
         // SAFETY: the argument is a place for the answer; this may be called before `cuInit`.
@@ -196,19 +152,11 @@ impl Driver {
 }
 
 fn open_library(path: &str) -> Result<Handle> {
-    let name = CString::new(path)
-        .map_err(|_| Error::invalid(LIBRARY_VARIABLE, path.escape_debug(), "the path of a file"))?;
-    // SAFETY: the library's initialisers run, as for any program that uses it.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if !library.is_null() {
-        return Ok(library);
+    if path.contains('\0') {
+        return Err(Error::invalid(LIBRARY_VARIABLE, path.escape_debug(), "the path of a file"));
     }
-    // SAFETY: the text of the failure above, which the next call of `dlerror` overwrites.
-    let why = unsafe {
-        let text = libc::dlerror();
-        if text.is_null() { path.into() } else { CStr::from_ptr(text).to_string_lossy() }
-    };
-    Err(unavailable(format!("no CUDA driver was found ({why}): install NVIDIA's driver")))
+    let missing = |why| format!("no CUDA driver was found ({why}): install NVIDIA's driver");
+    library::open(path).map_err(|why| unavailable(missing(why)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Functions that run on devices: who loads them, and those that are loaded.
+//! Functions that run on devices: who loads them, and those that are loaded; who finds libraries.
 //!
 //! Compiling and loading is the work of a library outside of the core (CuPy), which is asked on a
 //! thread that pushes work. What it returns is the driver's own handle, which is valid for the
@@ -14,6 +14,9 @@ use std::sync::{Arc, OnceLock};
 /// Loads a function for a device: the number of the device, the source file, text that follows it,
 /// and the function with its template arguments. Returns the driver's handle (`CUfunction`).
 pub type Loader = fn(i32, &str, &str, &str) -> Result<usize>;
+
+/// Finds a library of CUDA by its name (`cublas`), among those that are installed for the program.
+pub type Finder = fn(&str) -> Result<Option<String>>;
 
 /// What a set of functions was loaded for: an address that stands for who asked, the number of the
 /// device, and a number for the template arguments.
@@ -106,6 +109,7 @@ impl Function {
 #[derive(Default)]
 pub struct Functions {
     loader: OnceLock<Loader>,
+    finder: OnceLock<Finder>,
     loaded: RwLock<HashMap<Key, Arc<[Function]>>>,
 }
 
@@ -113,6 +117,16 @@ impl Functions {
     /// Sets who loads functions from now on.
     pub fn set_loader(&self, loader: Loader) {
         let _ = self.loader.set(loader);
+    }
+
+    /// Sets who finds libraries from now on.
+    pub fn set_finder(&self, finder: Finder) {
+        let _ = self.finder.set(finder);
+    }
+
+    /// The path of a library of CUDA, if one is known; may wait for the interpreter.
+    pub fn find_library(&self, name: &str) -> Result<Option<String>> {
+        self.finder.get().map_or(Ok(None), |find| find(name))
     }
 
     /// The functions of `key`; `wanted` says (source, text, function) of those that are loaded if

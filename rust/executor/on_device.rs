@@ -5,7 +5,7 @@
 //! copied back before the operation ends. Nothing else of the executor knows the difference.
 
 use crate::context::Context;
-use crate::cuda::{Device, Driver, Function, Handle, Operand, Origin, Staged};
+use crate::cuda::{Device, Driver, Function, Gemm, Handle, Matrix, Operand, Origin, Staged};
 use crate::error::{Error, Result};
 use crate::graph::Plan;
 use crate::kernels::copy::add;
@@ -13,7 +13,7 @@ use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{
     Args, Body, CROSS_DEVICE_COPY, Call, DeviceKernel, DeviceMemory, Grid, Kernel, Launcher,
-    MatchFacts, OpDef, OpReq,
+    MatchFacts, MatrixProduct, OpDef, OpReq, Rows,
 };
 use crate::storage::Block;
 use crate::tensor::View;
@@ -63,7 +63,8 @@ impl OnDevice {
         let functions = self.functions.as_deref().unwrap_or_default();
         let memory = Temporary::of(&self.device);
         self.device.issue(|driver, stream| {
-            kernel.issue(call, &mut Issuing { driver, stream, functions, memory: &memory })
+            let device = &self.device;
+            kernel.issue(call, &mut Issuing { device, driver, stream, functions, memory: &memory })
         })
     }
 
@@ -171,7 +172,11 @@ fn functions(
     facts: &MatchFacts<'_>,
 ) -> Result<Arc<[Function]>> {
     // Opens the device: a loader needs one.
-    let number = base.cuda.device(device.device_id)?.context().device_id;
+    let device = base.cuda.device(device.device_id)?;
+    if kernel.needs_products() {
+        device.prepare_blas(|| base.cuda.functions.find_library("cublas"))?;
+    }
+    let number = device.context().device_id;
     let dtypes = kernel.dtypes(facts.tensors);
     let mark = dtypes.iter().fold(1, |mark, d| mark << 4 | *d as u64);
     // Built-in operators, of which alone kernels have source, are never removed.
@@ -183,6 +188,7 @@ fn functions(
 
 /// The stream of a device while a kernel issues its call.
 struct Issuing<'a> {
+    device: &'a Device,
     driver: &'a Driver,
     stream: Handle,
     functions: &'a [Function],
@@ -200,6 +206,30 @@ impl Launcher for Issuing<'_> {
             function.launch(self.driver, self.stream, grid.blocks, [grid.threads, 1, 1], 0, at)
         };
         launch(&mut args.addresses())
+    }
+
+    fn multiply(&mut self, product: &MatrixProduct) -> Result<bool> {
+        let Some(blas) = self.device.blas() else { return Ok(false) };
+        // Rows of C are columns to the library, which knows no rows: its product is Cᵀ = Bᵀ Aᵀ.
+        let of = |rows: &Rows| Matrix {
+            at: rows.at as u64,
+            leading: rows.step,
+            stack: rows.stack,
+            transposed: rows.transposed,
+        };
+        let gemm = Gemm {
+            dtype: product.dtype,
+            m: product.n,
+            n: product.m,
+            k: product.depth,
+            stacks: product.stacks,
+            a: of(&product.b),
+            b: of(&product.a),
+            c: of(&product.c),
+            add: product.add,
+        };
+        // SAFETY: the kernel passes memory of the device.
+        unsafe { blas.multiply(&gemm) }
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

@@ -58,7 +58,36 @@ pub struct DeviceKernel {
     /// Functions that it launches, where `$0`, `$1` ... stand for the dtypes of `types`.
     functions: Vec<String>,
     types: Vec<TypeArgument>,
+    /// Does it ask for [`Launcher::multiply`]?
+    multiplies: bool,
     issue: Issue,
+}
+
+/// One operand of a [`MatrixProduct`]: row-major matrices.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub at: *mut u8,
+    /// Elements from one row to the next.
+    pub step: i64,
+    /// Elements from one matrix to the next.
+    pub stack: i64,
+    /// The product takes the transpose.
+    pub transposed: bool,
+}
+
+/// `c = a b`, or `c += a b`, for `stacks` row-major matrices of one dtype: (m, depth) and
+/// (depth, n), before what is transposed is.
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixProduct {
+    pub dtype: DType,
+    pub m: i64,
+    pub n: i64,
+    pub depth: i64,
+    pub stacks: i64,
+    pub a: Rows,
+    pub b: Rows,
+    pub c: Rows,
+    pub add: bool,
 }
 
 /// Launches functions on the stream of a call. What is launched runs in order, after the call of
@@ -66,6 +95,10 @@ pub struct DeviceKernel {
 pub trait Launcher {
     /// Launches the kernel's function number `function` with as many threads as `grid` says.
     fn launch(&mut self, function: usize, grid: Grid, args: &mut Args) -> Result<()>;
+
+    /// Multiplies by the device's library of matrix products. Returns false, with nothing issued,
+    /// if there is none for these matrices: the kernel launches a function of its own then.
+    fn multiply(&mut self, product: &MatrixProduct) -> Result<bool>;
 
     /// Temporary space: memory of the device until what was launched has ended.
     fn memory(&self) -> &dyn DeviceMemory;
@@ -241,6 +274,11 @@ impl DeviceKernel {
         choices.iter().flat_map(|dtypes| self.functions(dtypes)).collect()
     }
 
+    /// Returns true if the kernel multiplies by the device's library where there is one.
+    pub fn needs_products(&self) -> bool {
+        self.multiplies
+    }
+
     /// Issues a call on a device.
     pub fn issue(&self, call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
         (self.issue)(call, launcher)
@@ -270,6 +308,7 @@ impl Kernel {
             types: types
                 .map(|(tensor, dtypes)| TypeArgument { tensor: (*tensor).to_owned(), dtypes })
                 .collect(),
+            multiplies: false,
             issue: Arc::new(issue),
         };
         Kernel {
@@ -286,6 +325,14 @@ impl Kernel {
     pub fn with_definitions(mut self, text: String) -> Self {
         if let Body::Device(kernel) = &mut self.body {
             Arc::make_mut(kernel).definitions = Cow::Owned(text);
+        }
+        self
+    }
+
+    /// For [`Kernel::cuda`]: it multiplies matrices, by [`Launcher::multiply`] where there is one.
+    pub fn multiplies(mut self) -> Self {
+        if let Body::Device(kernel) = &mut self.body {
+            Arc::make_mut(kernel).multiplies = true;
         }
         self
     }

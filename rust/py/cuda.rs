@@ -23,19 +23,29 @@ pub fn warn_of_host(operator: &str) -> Result<()> {
     })
 }
 
-/// What compiles and loads functions: `rsnet.cuda._loader.load`.
-static LOADER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// What compiles and loads functions, `rsnet.cuda._loader.load`, and what finds libraries,
+/// `rsnet.cuda._loader.library`.
+static LOADER: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
 
-/// Sets what compiles and loads functions, once.
+/// Sets what compiles and loads functions, and what finds libraries, once.
 #[pyfunction]
-fn cuda_bind_loader(py: Python<'_>, loader: Py<PyAny>) {
-    let _ = LOADER.set(py, loader);
+fn cuda_bind_loader(py: Python<'_>, loader: Py<PyAny>, finder: Py<PyAny>) {
+    let _ = LOADER.set(py, [loader, finder]);
+}
+
+/// The path of a library of CUDA; see [`crate::cuda::Finder`].
+pub fn find_library(name: &str) -> Result<Option<String>> {
+    Python::attach(|py| {
+        let Some([_, finder]) = LOADER.get(py) else { return Ok(None) };
+        let found = finder.call1(py, (name,));
+        found.and_then(|found| found.extract(py)).map_err(|e| from_py(py, e))
+    })
 }
 
 /// Loads a function for a device; see [`crate::cuda::Loader`].
 pub fn load(device: i32, source: &str, definitions: &str, function: &str) -> Result<usize> {
     Python::attach(|py| {
-        let Some(loader) = LOADER.get(py) else {
+        let Some([loader, _]) = LOADER.get(py) else {
             return Err(Error::internal("rsnet.cuda has no loader of functions"));
         };
         let handle = loader.call1(py, (device, source, definitions, function));

@@ -84,6 +84,7 @@ pub fn runtime() -> &'static Arc<Runtime> {
         let runtime = Runtime::with_blocking(engine, |f| Python::attach(|py| py.detach(f)));
         runtime.cuda.set_notice(cuda::warn_of_host);
         runtime.cuda.functions.set_loader(cuda::load);
+        runtime.cuda.functions.set_finder(cuda::find_library);
         runtime
     })
 }

@@ -9,7 +9,19 @@ import emulated_driver
 import pytest
 from places import ROOT, SUPPORT
 
-QUIET = ["-p", "no:cacheprovider", "tests/cuda"]
+QUIET = ["-p", "no:cacheprovider"]
+
+
+def check(*arguments, **variables):
+    """Runs tests in a process with the emulated driver and these variables."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", *QUIET, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **emulated_driver.environment(), **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
 
 @pytest.mark.process
@@ -17,14 +29,15 @@ QUIET = ["-p", "no:cacheprovider", "tests/cuda"]
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
 @pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
 def test_everything_on_the_emulated_driver():
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", *QUIET],
-        cwd=ROOT,
-        env={**os.environ, **emulated_driver.environment()},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    check("tests/cuda")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
+@pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
+def test_products_without_cublas():
+    check("tests/cuda/test_products.py", RSNET_LIBCUBLAS="")
 
 
 @pytest.mark.process

@@ -28,7 +28,7 @@ class Emulated:
 
     def __init__(self):
         self.library = ctypes.CDLL(os.environ["RSNET_LIBCUDA"])
-        for name in ("emulated_live", "emulated_pinned", "emulated_queued"):
+        for name in (f"emulated_{what}" for what in ("live", "pinned", "queued", "products")):
             getattr(self.library, name).restype = ctypes.c_size_t
 
     def live_bytes(self):
@@ -38,6 +38,10 @@ class Emulated:
     def pinned_bytes(self):
         """Bytes of page-locked memory that were not freed."""
         return self.library.emulated_pinned()
+
+    def products(self):
+        """Products of matrices by cuBLAS so far."""
+        return self.library.emulated_products()
 
     @contextlib.contextmanager
     def held(self, device=0):

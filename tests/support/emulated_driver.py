@@ -33,10 +33,16 @@ def environment(sanitized=False):
     """The variables of the environment with which a process uses the emulated driver.
 
     With `sanitized`, driver and kernels are compiled with the sanitizers of addresses and of
-    undefined behaviour, whose library must come before any other.
+    undefined behaviour, whose library must come before any other; there is no cuBLAS then, so that
+    products are those of the kernels.
     """
     loader = Path(__file__).with_name("emulated_loader.py")
-    found = {"RSNET_LIBCUDA": str(library(sanitized)), "RSNET_CUDA_LOADER": str(loader)}
+    driver = str(library(sanitized))
+    found = {
+        "RSNET_LIBCUDA": driver,
+        "RSNET_LIBCUBLAS": "" if sanitized else driver,
+        "RSNET_CUDA_LOADER": str(loader),
+    }
     if not sanitized:
         return found
     ask = ["g++", "-print-file-name=libasan.so"]

@@ -24,7 +24,15 @@ from typing import Any
 
 from ..base import MXNetError
 
-__all__ = ["OPTIONS", "Source", "compile_source", "load", "load_from_source", "program"]
+__all__ = [
+    "OPTIONS",
+    "Source",
+    "compile_source",
+    "library",
+    "load",
+    "load_from_source",
+    "program",
+]
 
 #: Where the sources are.
 FOLDER = Path(__file__).parent / "kernels"
@@ -145,6 +153,22 @@ def _kept(device: int, source: Source | str, name: str, make: Callable[[], Any])
     if key not in _loaded:
         _loaded[key] = make()
     return _loaded[key]
+
+
+def library(name: str) -> str | None:
+    """The path of a library of CUDA (``cublas``) that is installed for Python or for CuPy.
+
+    Returns None if it is not found there; the system may have it nevertheless.
+    """
+    try:
+        from cuda import pathfinder
+    except ImportError:  # comes with CuPy
+        return None
+    try:
+        found: str | None = pathfinder.load_nvidia_dynamic_lib(name).abs_path
+    except RuntimeError:  # what its errors derive from
+        return None
+    return found
 
 
 def load(device: int, source: str, definitions: str, function: str) -> int:

@@ -3,8 +3,9 @@
 use super::reduce::{Fold, fold_functions};
 use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
-use crate::error::Result;
-use crate::operator::{Argument, Call, Grid, Kernel, Launcher};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{Argument, Call, Grid, Kernel, Launcher, MatrixProduct, Rows};
 use crate::ops::nn::dot::{DotParam, batch_sizes, dot_sizes};
 use crate::ops::nn::fully_connected::extents;
 use crate::shape::Shape;
@@ -40,7 +41,9 @@ impl Layout {
 }
 
 /// One product: `c = a b (+ bias)`, of `stacks` matrices.
+#[derive(Clone, Copy)]
 pub struct Product {
+    pub dtype: DType,
     pub m: i64,
     pub n: i64,
     pub depth: i64,
@@ -58,9 +61,27 @@ pub struct Product {
 
 const TILE: usize = 64;
 
+/// An operand as rows of contiguous elements: of `outer` elements the one axis, of `inner` the
+/// other. `None` if no such rows are there.
+fn rows_of((at, layout): (*mut u8, Layout), stack: i64, outer: i64, inner: i64) -> Option<Rows> {
+    let rows = |step, least, transposed| {
+        (step >= least).then(|| Rows { at, step: i64::max(step, 1), stack, transposed })
+    };
+    let of_outer = || match layout.near {
+        1 => rows(if outer == 1 { inner } else { layout.row }, inner, false),
+        _ => None,
+    };
+    let of_inner = || match layout.row {
+        1 => rows(if inner == 1 { outer } else { layout.near }, outer, true),
+        _ => None,
+    };
+    of_outer().or_else(of_inner)
+}
+
 impl Product {
     /// A product of row-major results without a bias, whose inner axis is one run.
     pub fn new(
+        dtype: DType,
         [m, n, depth]: [usize; 3],
         stacks: usize,
         a: (*mut u8, Layout),
@@ -69,6 +90,7 @@ impl Product {
     ) -> Self {
         let [m, n, depth] = [m, n, depth].map(|x| x as i64);
         Product {
+            dtype,
             m,
             n,
             depth,
@@ -84,11 +106,57 @@ impl Product {
         }
     }
 
-    /// Launches `matmul<T>`, function `function`.
+    /// Multiplies by the library of the device, or launches `matmul<T>`, function `function`. With
+    /// a bias the next function is `add_bias<T>`.
     pub fn issue(&self, launcher: &mut dyn Launcher, function: usize, add: i32) -> Result<()> {
         if self.m == 0 || self.n == 0 || self.stacks == 0 {
             return Ok(());
         }
+        if !self.by_library(launcher, add)? {
+            return self.by_own_kernel(launcher, function, add);
+        }
+        if self.bias.is_null() {
+            return Ok(());
+        }
+        let n = self.stacks * self.m * self.n;
+        let by_rows = i32::from(self.bias_of_rows);
+        let (step, stack) = (self.c_row, self.c_stack);
+        let mut args = args![n, self.m, self.n, self.c, step, stack, self.bias, by_rows];
+        launcher.launch(function + 1, Grid::over(n as usize), &mut args)
+    }
+
+    /// Each run of the inner axis is a product of its own, added to those before it.
+    fn by_library(&self, launcher: &mut dyn Launcher, add: i32) -> Result<bool> {
+        let runs = if self.run < self.depth { self.depth / self.run } else { 1 };
+        let depth = self.depth.min(self.run);
+        if depth == 0 || runs * depth != self.depth {
+            return Ok(false);
+        }
+        let size = self.dtype.size() as i64;
+        let from = |(at, layout): (*mut u8, Layout), run: i64| {
+            (at.wrapping_offset((run * layout.far * size) as isize), layout)
+        };
+        for run in 0..runs {
+            let a = rows_of(from(self.a, run), self.a.1.stack, self.m, depth);
+            let b = rows_of(from(self.b, run), self.b.1.stack, self.n, depth);
+            let (Some(a), Some(b)) = (a, b) else { return Ok(false) };
+            // The other way round: rows of `b` are its inner axis.
+            let b = Rows { transposed: !b.transposed, ..b };
+            let c = Rows { at: self.c, step: self.c_row, stack: self.c_stack, transposed: false };
+            let (Product { dtype, m, n, stacks, .. }, add) = (*self, add == 1 || run > 0);
+            let done =
+                launcher.multiply(&MatrixProduct { dtype, m, n, depth, stacks, a, b, c, add })?;
+            if !done && run > 0 {
+                return Err(Error::internal("a library multiplied some of equal matrices"));
+            }
+            if !done {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn by_own_kernel(&self, launcher: &mut dyn Launcher, function: usize, add: i32) -> Result<()> {
         let tiles = |extent: i64| (extent as usize).div_ceil(TILE);
         let most = 1 << 15;
         let blocks = [
@@ -118,6 +186,20 @@ impl Product {
     }
 }
 
+/// Launches `add_bias<T>`: adds to each channel of an array (batch, channels, positions).
+pub fn add_bias(
+    launcher: &mut dyn Launcher,
+    function: usize,
+    [batch, channels, positions]: [usize; 3],
+    to: *mut u8,
+    bias: *mut u8,
+) -> Result<()> {
+    let n = batch * channels * positions;
+    let [m, row] = [channels, positions].map(|x| x as i64);
+    let mut args = args![n as i64, m, row, to, row, m * row, bias, 1];
+    launcher.launch(function, Grid::over(n), &mut args)
+}
+
 type Sizes = (usize, (usize, usize, usize));
 
 /// Operand `a` of a product of (m, k) and (k, n), by its rows or, transposed, by its columns.
@@ -137,36 +219,36 @@ fn right(at: *mut u8, transposed: bool, (k, n): (usize, usize)) -> (*mut u8, Lay
 }
 
 fn dot(sizes: fn(&Call<'_>) -> Sizes) -> Vec<Kernel> {
-    vec![kernel("dense", &["matmul<$0>"], &[("lhs", FLOATS)], move |call, launcher| {
+    let made = kernel("dense", &["matmul<$0>"], &[("lhs", FLOATS)], move |call, launcher| {
         let p = call.attrs.get::<DotParam>();
         let (count, (m, n, k)) = sizes(call);
+        let dtype = call.outputs[0].dtype();
         let a = left(call.inputs[0].ptr(), p.transpose_a, (m, k));
         let b = right(call.inputs[1].ptr(), p.transpose_b, (k, n));
-        let product = Product::new([m, n, k], count, a, b, call.outputs[0].ptr());
+        let product = Product::new(dtype, [m, n, k], count, a, b, call.outputs[0].ptr());
         product.issue(launcher, 0, add(call, 0))
-    })]
+    });
+    vec![made.multiplies()]
 }
 
 /// `dA = dC Bᵀ` and `dB = Aᵀ dC`, each written in the layout of its input: of one that is
 /// transposed the product itself is the transposed one.
 fn dot_back(sizes: fn(&Call<'_>) -> Sizes) -> Vec<Kernel> {
     let types: &[_] = &[("data", FLOATS)];
-    vec![Kernel::cuda("dense", &["matmul<$0>"], types, move |call, launcher| {
+    let made = Kernel::cuda("dense", &["matmul<$0>"], types, move |call, launcher| {
         let p = call.attrs.get::<DotParam>();
         let (count, (m, n, k)) = sizes(&Call { inputs: &call.inputs[1..], ..*call });
         let [g, a, b] = [0, 1, 2].map(|i| call.inputs[i].ptr());
+        let dtype = call.inputs[0].dtype();
         if wanted(call, 0) {
             // Of (m, k): rows of g with columns of Bᵀ; of (k, m): rows of B with rows of g.
             let of_b = (right(b, p.transpose_b, (k, n))).1;
             let b_rows = Layout { row: of_b.near, near: of_b.row, ..of_b };
             let g_rows = Layout::rows(n as i64, (m * n) as i64);
+            let to = call.outputs[0].ptr();
             let product = match p.transpose_a {
-                false => {
-                    Product::new([m, k, n], count, (g, g_rows), (b, b_rows), call.outputs[0].ptr())
-                }
-                true => {
-                    Product::new([k, m, n], count, (b, b_rows), (g, g_rows), call.outputs[0].ptr())
-                }
+                false => Product::new(dtype, [m, k, n], count, (g, g_rows), (b, b_rows), to),
+                true => Product::new(dtype, [k, m, n], count, (b, b_rows), (g, g_rows), to),
             };
             product.issue(launcher, 0, add(call, 0))?;
         }
@@ -176,42 +258,49 @@ fn dot_back(sizes: fn(&Call<'_>) -> Sizes) -> Vec<Kernel> {
             let g_columns = Layout::columns(n as i64, (m * n) as i64);
             let to = call.outputs[1].ptr();
             let product = match p.transpose_b {
-                false => Product::new([k, n, m], count, (a, a_columns), (g, g_columns), to),
-                true => Product::new([n, k, m], count, (g, g_columns), (a, a_columns), to),
+                false => Product::new(dtype, [k, n, m], count, (a, a_columns), (g, g_columns), to),
+                true => Product::new(dtype, [n, k, m], count, (g, g_columns), (a, a_columns), to),
             };
             product.issue(launcher, 0, add(call, 1))?;
         }
         Ok(())
-    })]
+    });
+    vec![made.multiplies()]
 }
 
 fn fully_connected() -> Vec<Kernel> {
-    vec![kernel("dense", &["matmul<$0>"], &[("data", FLOATS)], |call, launcher| {
+    let functions = ["matmul<$0>", "add_bias<$0>"];
+    let made = kernel("dense", &functions, &[("data", FLOATS)], |call, launcher| {
         let (rows, width, hidden) = extents(call.attrs, &call.inputs[0], &call.inputs[1]);
         let (x, w) = (call.inputs[0].ptr(), call.inputs[1].ptr());
         let of = |at| (at, Layout::rows(width as i64, 0));
+        let dtype = call.outputs[0].dtype();
         let mut product =
-            Product::new([rows, hidden, width], 1, of(x), of(w), call.outputs[0].ptr());
+            Product::new(dtype, [rows, hidden, width], 1, of(x), of(w), call.outputs[0].ptr());
         product.bias = call.inputs.get(2).map_or(std::ptr::null_mut(), View::ptr);
         product.issue(launcher, 0, add(call, 0))
-    })]
+    });
+    vec![made.multiplies()]
 }
 
 fn fully_connected_back() -> Vec<Kernel> {
     let folds = fold_functions("SumFold<$0>");
     let functions = ["matmul<$0>", &folds[0], &folds[1], &folds[2]];
-    vec![Kernel::cuda("dense", &functions, &[("data", FLOATS)], |call, launcher| {
+    let made = Kernel::cuda("dense", &functions, &[("data", FLOATS)], |call, launcher| {
         let [g, x, w] = call.inputs else { unreachable!("declared dependencies") };
         let (rows, width, hidden) = extents(call.attrs, x, w);
         let [wide, deep] = [width, hidden].map(|n| n as i64);
+        let dtype = g.dtype();
         if wanted(call, 0) {
             let (a, b) = ((g.ptr(), Layout::rows(deep, 0)), (w.ptr(), Layout::columns(wide, 0)));
-            let product = Product::new([rows, width, hidden], 1, a, b, call.outputs[0].ptr());
+            let product =
+                Product::new(dtype, [rows, width, hidden], 1, a, b, call.outputs[0].ptr());
             product.issue(launcher, 0, add(call, 0))?;
         }
         if wanted(call, 1) {
             let (a, b) = ((g.ptr(), Layout::columns(deep, 0)), (x.ptr(), Layout::columns(wide, 0)));
-            let product = Product::new([hidden, width, rows], 1, a, b, call.outputs[1].ptr());
+            let product =
+                Product::new(dtype, [hidden, width, rows], 1, a, b, call.outputs[1].ptr());
             product.issue(launcher, 0, add(call, 1))?;
         }
         if call.outputs.len() > 2 && wanted(call, 2) {
@@ -219,7 +308,8 @@ fn fully_connected_back() -> Vec<Kernel> {
             fold.issue(launcher, 1, g.ptr(), call.outputs[2].ptr(), add(call, 2))?;
         }
         Ok(())
-    })]
+    });
+    vec![made.multiplies()]
 }
 
 pub const TABLE: &[KernelsOf] = &[

@@ -11,6 +11,7 @@ pub mod formula;
 mod layers;
 mod norm;
 mod numbers;
+mod order;
 mod reduce;
 pub mod shape;
 mod window;
@@ -21,6 +22,9 @@ use crate::operator::{Call, Kernel, Launcher, OpDef, OpReq};
 
 /// The dtypes of most hand-written kernels.
 const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16];
+
+/// Those of kernels that only add, compare or move.
+const NUMBERS: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::I32, DType::I64];
 
 /// Operators with the kernels that they have for devices.
 type KernelsOf = (&'static str, fn() -> Vec<Kernel>);
@@ -34,6 +38,7 @@ const FAMILIES: &[&[KernelsOf]] = &[
     layers::TABLE,
     norm::TABLE,
     numbers::TABLE,
+    order::TABLE,
 ];
 
 /// Adds the kernels for devices that the table has for `def`.

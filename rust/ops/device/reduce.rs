@@ -1,6 +1,6 @@
 //! Reductions over axes, their gradients, and positions of extremes.
 
-use super::{FLOATS, KernelsOf, add, kernel, too_many_axes};
+use super::{FLOATS, KernelsOf, NUMBERS, add, kernel, too_many_axes};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -147,13 +147,13 @@ fn position(axis: fn(&Attrs) -> (Option<i64>, bool), sign: i32) -> Kernel {
 }
 
 pub const TABLE: &[KernelsOf] = &[
-    ("sum", || vec![folding("SumFold", FLOATS, axes)]),
+    ("sum", || vec![folding("SumFold", NUMBERS, axes)]),
     ("mean", || vec![folding("MeanFold", FLOATS, axes)]),
     ("prod", || vec![folding("ProdFold", FLOATS, axes)]),
     ("nansum", || vec![folding("NanSumFold", FLOATS, axes)]),
     ("nanprod", || vec![folding("NanProdFold", FLOATS, axes)]),
-    ("max", || vec![folding("MaxFold", FLOATS, axes)]),
-    ("min", || vec![folding("MinFold", FLOATS, axes)]),
+    ("max", || vec![folding("MaxFold", NUMBERS, axes)]),
+    ("min", || vec![folding("MinFold", NUMBERS, axes)]),
     ("norm", || norms(folding, ["Norm1Fold", "Norm2Fold"])),
     ("_backward_sum", || vec![spreading("SameSlope", FLOATS, axes)]),
     ("_backward_mean", || vec![spreading("MeanSlope", FLOATS, axes)]),

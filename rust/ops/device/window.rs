@@ -1,14 +1,15 @@
-//! Convolution by columns and products, and pooling.
+//! Convolution and its transpose by columns and products, and pooling.
 
-use super::dense::{Layout, Product};
+use super::dense::{Layout, Product, add_bias};
 use super::reduce::{Fold, fold_functions};
 use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::conv::Conv;
 use crate::kernels::pooling::{Pool, PoolKind};
 use crate::operator::{Argument, Call, Compare, Grid, Kernel, Launcher, Match};
-use crate::ops::nn::{convolution, pooling};
+use crate::ops::nn::{convolution, deconvolution, pooling};
 use crate::shape::Shape;
 use crate::tensor::View;
 
@@ -36,20 +37,28 @@ const MOST_COLUMNS: usize = 256 << 20;
 /// Parts in which the gradient of filters is summed, at most.
 const MOST_PARTS: usize = 64;
 
+/// The functions of [`Columns`], in this order; a kernel that needs few names the first ones.
+const IM2COL: usize = 0;
+const MATMUL: usize = 1;
+const COL2IM: usize = 3;
+const FOLDS: usize = 4;
+const FUNCTIONS: [&str; 4] = ["im2col<$0>", "matmul<$0>", "add_bias<$0>", "col2im<$0>"];
+
 /// A convolution as products of filters and columns.
 struct Columns {
     conv: Conv,
     window: Window,
-    /// Rows of the columns of one group, outputs of an image, filters of a group.
+    /// Rows of the columns of one group, elements of an image and of its output, filters of a
+    /// group.
     depth: usize,
+    inputs: usize,
     outputs: usize,
     filters: usize,
-    element_bytes: usize,
+    dtype: DType,
 }
 
 impl Columns {
-    fn new(call: &Call<'_>, data: &View, out: &View) -> Result<Self> {
-        let (_, conv) = convolution::geometry(call.attrs, data, out)?;
+    fn new(conv: Conv, dtype: DType) -> Self {
         let window = Window {
             input: three(conv.input),
             kernel: three(conv.kernel),
@@ -58,14 +67,15 @@ impl Columns {
             pad: three(conv.pad),
             dilate: three(conv.dilate),
         };
-        Ok(Columns {
+        Columns {
             depth: conv.in_c * conv.kernel.iter().product::<usize>(),
+            inputs: conv.input.iter().product(),
             outputs: conv.output.iter().product(),
             filters: conv.out_c,
             conv,
             window,
-            element_bytes: data.dtype().size(),
-        })
+            dtype,
+        }
     }
 
     /// Elements of the columns of one image.
@@ -75,13 +85,13 @@ impl Columns {
 
     /// Elements of one image, and of its output.
     fn sides(&self) -> (usize, usize) {
-        let inputs: usize = self.conv.input.iter().product();
-        (self.conv.groups * self.conv.in_c * inputs, self.conv.groups * self.filters * self.outputs)
+        let groups = self.conv.groups;
+        (groups * self.conv.in_c * self.inputs, groups * self.filters * self.outputs)
     }
 
     /// Images whose columns are made at once.
     fn chunk(&self) -> usize {
-        (MOST_COLUMNS / (self.image() * self.element_bytes).max(1)).clamp(1, self.conv.batch.max(1))
+        (MOST_COLUMNS / self.bytes(self.image()).max(1)).clamp(1, self.conv.batch.max(1))
     }
 
     /// Chunks of the batch: the first image and the number of images.
@@ -90,12 +100,16 @@ impl Columns {
         (0..batch).step_by(chunk).map(move |from| (from, chunk.min(batch - from)))
     }
 
-    /// The address of element `i` from `at` on.
-    fn at(&self, at: *mut u8, i: usize) -> *mut u8 {
-        at.wrapping_add(i * self.element_bytes)
+    fn bytes(&self, elements: usize) -> usize {
+        elements * self.dtype.size()
     }
 
-    /// Launches `im2col<T>`, function 0, for some images.
+    /// The address of element `i` from `at` on.
+    fn at(&self, at: *mut u8, i: usize) -> *mut u8 {
+        at.wrapping_add(self.bytes(i))
+    }
+
+    /// Launches `im2col<T>` for some images.
     fn make(
         &self,
         launcher: &mut dyn Launcher,
@@ -104,109 +118,174 @@ impl Columns {
         images: usize,
     ) -> Result<()> {
         let n = images * self.image();
-        launcher.launch(0, Grid::over(n), &mut args![n as i64, x, columns, self.window])
+        launcher.launch(IM2COL, Grid::over(n), &mut args![n as i64, x, columns, self.window])
     }
+
+    /// The convolution of images `x` with filters `w`.
+    fn convolve(
+        &self,
+        launcher: &mut dyn Launcher,
+        [x, w, y]: [*mut u8; 3],
+        bias: Option<*mut u8>,
+        add: i32,
+    ) -> Result<()> {
+        let columns = launcher.memory().take(self.bytes(self.chunk() * self.image()))?;
+        let (input, output) = self.sides();
+        for (from, images) in self.chunks() {
+            self.make(launcher, self.at(x, from * input), columns, images)?;
+            for g in 0..self.conv.groups {
+                let filters = self.at(w, g * self.filters * self.depth);
+                let a = (filters, Layout::rows(self.depth as i64, 0));
+                let own = self.at(columns, g * self.depth * self.outputs);
+                let b = (own, Layout::columns(self.outputs as i64, self.image() as i64));
+                let to = self.at(y, from * output + g * self.filters * self.outputs);
+                let extents = [self.filters, self.outputs, self.depth];
+                let mut product = Product::new(self.dtype, extents, images, a, b, to);
+                product.c_stack = output as i64;
+                product.bias = bias.map_or(std::ptr::null_mut(), |b| self.at(b, g * self.filters));
+                product.bias_of_rows = true;
+                product.issue(launcher, MATMUL, add)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The transpose of a convolution, from outputs `g` to images `dx`: columns of filters and
+    /// outputs, then the sums of what stands for one element.
+    fn spread(
+        &self,
+        launcher: &mut dyn Launcher,
+        [g, w, dx]: [*mut u8; 3],
+        add: i32,
+    ) -> Result<()> {
+        let columns = launcher.memory().take(self.bytes(self.chunk() * self.image()))?;
+        let (input, output) = self.sides();
+        for (from, images) in self.chunks() {
+            for group in 0..self.conv.groups {
+                let filters = self.at(w, group * self.filters * self.depth);
+                let a = (filters, Layout::columns(self.depth as i64, 0));
+                let grad = self.at(g, from * output + group * self.filters * self.outputs);
+                let b = (grad, Layout::columns(self.outputs as i64, output as i64));
+                let to = self.at(columns, group * self.depth * self.outputs);
+                let extents = [self.depth, self.outputs, self.filters];
+                let mut product = Product::new(self.dtype, extents, images, a, b, to);
+                product.c_stack = self.image() as i64;
+                product.issue(launcher, MATMUL, 0)?;
+            }
+            let n = images * input;
+            let to = self.at(dx, from * input);
+            let mut args = args![n as i64, columns, to, self.window, add];
+            launcher.launch(COL2IM, Grid::over(n), &mut args)?;
+        }
+        Ok(())
+    }
+
+    /// The gradient of the filters: for each of some parts of the images the product of the
+    /// outputs' gradient `g` and columns over all of their outputs, then the sum of the parts.
+    fn filters_back(
+        &self,
+        launcher: &mut dyn Launcher,
+        [g, x, dw]: [*mut u8; 3],
+        add: i32,
+    ) -> Result<()> {
+        let columns = launcher.memory().take(self.bytes(self.chunk() * self.image()))?;
+        let all = self.conv.groups * self.filters * self.depth;
+        let sums = launcher.memory().take(self.bytes(self.chunk().min(MOST_PARTS) * all))?;
+        let (input, output) = self.sides();
+        if self.conv.batch == 0 && add == 0 {
+            launcher.clear(dw, self.bytes(all))?;
+        }
+        for (from, images) in self.chunks() {
+            self.make(launcher, self.at(x, from * input), columns, images)?;
+            // Parts of equal numbers of images.
+            let each = (1..=images).find(|n| images % n == 0 && images / n <= MOST_PARTS);
+            let each = each.unwrap_or(images);
+            let parts = images / each;
+            for group in 0..self.conv.groups {
+                let of = |at: *mut u8, own: usize, image: usize| {
+                    let [near, far, stack] = [1, image as i64, (each * image) as i64];
+                    (self.at(at, own), Layout { row: self.outputs as i64, near, far, stack })
+                };
+                let a = of(g, from * output + group * self.filters * self.outputs, output);
+                let b = of(columns, group * self.depth * self.outputs, self.image());
+                let to = self.at(sums, group * self.filters * self.depth);
+                let extents = [self.filters, self.depth, each * self.outputs];
+                let mut product = Product::new(self.dtype, extents, parts, a, b, to);
+                product.run = (self.outputs as i64).max(1);
+                product.c_stack = all as i64;
+                product.issue(launcher, MATMUL, 0)?;
+            }
+            let adds = i32::from(from > 0 || add == 1);
+            let fold = Fold::over(&Shape::new(&[parts as i64, all as i64]), &[true, false])?;
+            fold.issue(launcher, FOLDS, sums, dw, adds)?;
+        }
+        Ok(())
+    }
+}
+
+/// The gradient of a bias: the sum over images and positions of a gradient (batch, channels,
+/// positions).
+fn bias_back(
+    launcher: &mut dyn Launcher,
+    extents: [usize; 3],
+    g: *mut u8,
+    to: *mut u8,
+    add: i32,
+) -> Result<()> {
+    let fold = Fold::over(&Shape::new(&extents.map(|x| x as i64)), &[true, false, true])?;
+    fold.issue(launcher, FOLDS, g, to, add)
 }
 
 fn convolve(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
-    let [x, w] = [0, 1].map(|i| call.inputs[i].ptr());
-    let (c, y) = (Columns::new(call, &call.inputs[0], &call.outputs[0])?, call.outputs[0].ptr());
+    let (_, conv) = convolution::geometry(call.attrs, &call.inputs[0], &call.outputs[0])?;
+    let (x, w, y) = (call.inputs[0].ptr(), call.inputs[1].ptr(), call.outputs[0].ptr());
     let bias = call.inputs.get(2).map(View::ptr);
-    let columns = launcher.memory().take(c.chunk() * c.image() * c.element_bytes)?;
-    let (input, output) = c.sides();
-    for (from, images) in c.chunks() {
-        c.make(launcher, c.at(x, from * input), columns, images)?;
-        for g in 0..c.conv.groups {
-            let filters = c.at(w, g * c.filters * c.depth);
-            let a = (filters, Layout::rows(c.depth as i64, 0));
-            let own = c.at(columns, g * c.depth * c.outputs);
-            let b = (own, Layout::columns(c.outputs as i64, c.image() as i64));
-            let to = c.at(y, from * output + g * c.filters * c.outputs);
-            let mut product = Product::new([c.filters, c.outputs, c.depth], images, a, b, to);
-            product.c_stack = output as i64;
-            product.bias = bias.map_or(std::ptr::null_mut(), |b| c.at(b, g * c.filters));
-            product.bias_of_rows = true;
-            product.issue(launcher, 1, add(call, 0))?;
-        }
-    }
-    Ok(())
-}
-
-/// The gradient of the data: columns from filters and gradient, then the sums of what stands for
-/// one element.
-fn convolve_back_data(call: &Call<'_>, c: &Columns, launcher: &mut dyn Launcher) -> Result<()> {
-    let (g, w, dx) = (call.inputs[0].ptr(), call.inputs[2].ptr(), call.outputs[0].ptr());
-    let columns = launcher.memory().take(c.chunk() * c.image() * c.element_bytes)?;
-    let (input, output) = c.sides();
-    for (from, images) in c.chunks() {
-        for group in 0..c.conv.groups {
-            let filters = c.at(w, group * c.filters * c.depth);
-            let a = (filters, Layout::columns(c.depth as i64, 0));
-            let grad = c.at(g, from * output + group * c.filters * c.outputs);
-            let b = (grad, Layout::columns(c.outputs as i64, output as i64));
-            let to = c.at(columns, group * c.depth * c.outputs);
-            let mut product = Product::new([c.depth, c.outputs, c.filters], images, a, b, to);
-            product.c_stack = c.image() as i64;
-            product.issue(launcher, 1, 0)?;
-        }
-        let n = images * input;
-        let mut args = args![n as i64, columns, c.at(dx, from * input), c.window, add(call, 0)];
-        launcher.launch(2, Grid::over(n), &mut args)?;
-    }
-    Ok(())
-}
-
-/// The gradient of the filters: for each of some parts of the images the product of gradient and
-/// columns over all of their outputs, then the sum of the parts.
-fn convolve_back_filters(call: &Call<'_>, c: &Columns, launcher: &mut dyn Launcher) -> Result<()> {
-    let (g, x, dw) = (call.inputs[0].ptr(), call.inputs[1].ptr(), call.outputs[1].ptr());
-    let columns = launcher.memory().take(c.chunk() * c.image() * c.element_bytes)?;
-    let all = c.conv.groups * c.filters * c.depth;
-    let sums = launcher.memory().take(c.chunk().min(MOST_PARTS) * all * c.element_bytes)?;
-    let (input, output) = c.sides();
-    for (from, images) in c.chunks() {
-        c.make(launcher, c.at(x, from * input), columns, images)?;
-        // Parts of equal numbers of images.
-        let each = (1..=images).find(|n| images % n == 0 && images / n <= MOST_PARTS);
-        let each = each.unwrap_or(images);
-        let parts = images / each;
-        for group in 0..c.conv.groups {
-            let of = |at: *mut u8, own: usize, image: usize| {
-                let [near, far, stack] = [1, image as i64, (each * image) as i64];
-                (c.at(at, own), Layout { row: c.outputs as i64, near, far, stack })
-            };
-            let a = of(g, from * output + group * c.filters * c.outputs, output);
-            let b = of(columns, group * c.depth * c.outputs, c.image());
-            let to = c.at(sums, group * c.filters * c.depth);
-            let extents = [c.filters, c.depth, each * c.outputs];
-            let mut product = Product::new(extents, parts, a, b, to);
-            product.run = (c.outputs as i64).max(1);
-            product.c_stack = all as i64;
-            product.issue(launcher, 1, 0)?;
-        }
-        let adds = i32::from(from > 0 || add(call, 1) == 1);
-        let fold = Fold::over(&Shape::new(&[parts as i64, all as i64]), &[true, false])?;
-        fold.issue(launcher, 3, sums, dw, adds)?;
-    }
-    Ok(())
+    Columns::new(conv, call.inputs[0].dtype()).convolve(launcher, [x, w, y], bias, add(call, 0))
 }
 
 fn convolve_back(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
-    let c = Columns::new(call, &call.inputs[1], &call.inputs[0])?;
+    let [grad, data, weight] = call.inputs else { unreachable!("declared dependencies") };
+    let (_, conv) = convolution::geometry(call.attrs, data, grad)?;
+    let c = Columns::new(conv, data.dtype());
+    let [g, x, w] = [grad, data, weight].map(View::ptr);
     if wanted(call, 0) {
-        convolve_back_data(call, &c, launcher)?;
+        c.spread(launcher, [g, w, call.outputs[0].ptr()], add(call, 0))?;
     }
     if wanted(call, 1) {
-        if c.conv.batch == 0 && add(call, 1) == 0 {
-            launcher.clear(call.outputs[1].ptr(), call.outputs[1].size_bytes())?;
-        }
-        convolve_back_filters(call, &c, launcher)?;
+        c.filters_back(launcher, [g, x, call.outputs[1].ptr()], add(call, 1))?;
     }
     if call.outputs.len() > 2 && wanted(call, 2) {
-        let filters = (c.conv.groups * c.filters) as i64;
-        let shape = Shape::new(&[c.conv.batch as i64, filters, c.outputs as i64]);
-        let fold = Fold::over(&shape, &[true, false, true])?;
-        fold.issue(launcher, 3, call.inputs[0].ptr(), call.outputs[2].ptr(), add(call, 2))?;
+        let extents = [c.conv.batch, c.conv.groups * c.filters, c.outputs];
+        bias_back(launcher, extents, g, call.outputs[2].ptr(), add(call, 2))?;
+    }
+    Ok(())
+}
+
+/// Of the convolution that this is the transpose of, the data are the outputs.
+fn deconvolve(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+    let (data, out) = (&call.inputs[0], &call.outputs[0]);
+    let (_, conv) = deconvolution::geometry(call.attrs, data, out)?;
+    let c = Columns::new(conv, data.dtype());
+    c.spread(launcher, [data.ptr(), call.inputs[1].ptr(), out.ptr()], add(call, 0))?;
+    let Some(bias) = call.inputs.get(2) else { return Ok(()) };
+    let channels = c.conv.groups * c.conv.in_c;
+    add_bias(launcher, MATMUL + 1, [c.conv.batch, channels, c.inputs], out.ptr(), bias.ptr())
+}
+
+fn deconvolve_back(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+    let [grad, data, weight] = call.inputs else { unreachable!("declared dependencies") };
+    let (_, conv) = deconvolution::geometry(call.attrs, data, grad)?;
+    let c = Columns::new(conv, data.dtype());
+    let [g, x, w] = [grad, data, weight].map(View::ptr);
+    if wanted(call, 0) {
+        c.convolve(launcher, [g, w, call.outputs[0].ptr()], None, add(call, 0))?;
+    }
+    if wanted(call, 1) {
+        c.filters_back(launcher, [x, g, call.outputs[1].ptr()], add(call, 1))?;
+    }
+    if call.outputs.len() > 2 && wanted(call, 2) {
+        let extents = [c.conv.batch, c.conv.groups * c.conv.in_c, c.inputs];
+        bias_back(launcher, extents, g, call.outputs[2].ptr(), add(call, 2))?;
     }
     Ok(())
 }
@@ -218,17 +297,20 @@ fn channels_first() -> Match {
     either(either(is("None"), is("NCW")), either(is("NCHW"), is("NCDHW")))
 }
 
-fn convolution() -> Vec<Kernel> {
-    let functions = ["im2col<$0>", "matmul<$0>"];
-    vec![kernel("window", &functions, &[("data", FLOATS)], convolve).only(channels_first())]
+type Issue = fn(&Call<'_>, &mut dyn Launcher) -> Result<()>;
+
+/// A kernel of one output that launches the first `count` of [`FUNCTIONS`].
+fn by_columns(count: usize, issue: Issue) -> Vec<Kernel> {
+    let made = kernel("window", &FUNCTIONS[..count], &[("data", FLOATS)], issue);
+    vec![made.only(channels_first()).multiplies()]
 }
 
-fn convolution_back() -> Vec<Kernel> {
+fn by_columns_back(issue: Issue) -> Vec<Kernel> {
     let folds = fold_functions("SumFold<$0>");
-    let own = ["im2col<$0>", "matmul<$0>", "col2im<$0>"];
-    let functions = [own[0], own[1], own[2], &folds[0], &folds[1], &folds[2]];
-    let types: &[_] = &[("data", FLOATS)];
-    vec![Kernel::cuda("window", &functions, types, convolve_back).only(channels_first())]
+    let folds = folds.iter().map(String::as_str);
+    let functions: Vec<&str> = FUNCTIONS.into_iter().chain(folds).collect();
+    let made = Kernel::cuda("window", &functions, &[("data", FLOATS)], issue);
+    vec![made.only(channels_first()).multiplies()]
 }
 
 /// The number of a kind in `window.cu`, and the power of a norm.
@@ -278,8 +360,10 @@ fn pool_back() -> Vec<Kernel> {
 }
 
 pub const TABLE: &[KernelsOf] = &[
-    ("Convolution", convolution),
-    ("_backward_Convolution", convolution_back),
+    ("Convolution", || by_columns(3, convolve)),
+    ("_backward_Convolution", || by_columns_back(convolve_back)),
+    ("Deconvolution", || by_columns(4, deconvolve)),
+    ("_backward_Deconvolution", || by_columns_back(deconvolve_back)),
     ("Pooling", pool),
     ("_backward_Pooling", pool_back),
 ];

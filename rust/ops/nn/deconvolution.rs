@@ -190,7 +190,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// The convolution that this is the transpose of: its image is the output, its output the data.
-fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)> {
+pub fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)> {
     let param: &DeconvolutionParam = attrs.get();
     let layout = Layout::or_default(param.layout.map(Layout::from), param.kernel.len())?;
     let (x, y) = (layout.first(data.shape()), layout.first(out.shape()));

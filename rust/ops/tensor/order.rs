@@ -48,9 +48,9 @@ params! {
 }
 
 /// Outer count, extent, inner count.
-type Lines = (usize, usize, usize);
+pub type Lines = (usize, usize, usize);
 
-fn lines(shape: &Shape, axis: Option<i32>) -> Result<Lines> {
+pub fn lines(shape: &Shape, axis: Option<i32>) -> Result<Lines> {
     Ok(match axis {
         None => (1, shape.size(), 1),
         Some(a) => {
@@ -202,7 +202,7 @@ fn sorts() -> Vec<OpDef> {
 }
 
 /// The number of elements selected from each line.
-fn top_count(p: &TopkParam, len: usize) -> Result<usize> {
+pub fn top_count(p: &TopkParam, len: usize) -> Result<usize> {
     let k = if p.k < 1 { len } else { p.k as usize };
     if k > len {
         return Err(Error::value(format!("topk asks for {k} of {len} elements")));

@@ -34,7 +34,7 @@ fn text(what: &str, notes: &str, example: &str) -> String {
 }
 
 /// Rows of a running sum: their number, extent, and distance of elements.
-fn rows(shape: &Shape, axis: Option<i32>) -> Result<(usize, usize, usize)> {
+pub fn rows(shape: &Shape, axis: Option<i32>) -> Result<(usize, usize, usize)> {
     let Some(axis) = axis else { return Ok((1, shape.size(), 1)) };
     let a = shape.axis(axis.into())?;
     let step = shape.product(a + 1..shape.ndim());

@@ -8,9 +8,11 @@
 // Environment: RSNET_EMULATED_DEVICES (2), RSNET_EMULATED_BYTES of memory for each (256 MiB),
 // RSNET_EMULATED_VERSION (13000), RSNET_EMULATED_DELAY_US before every piece of work,
 // RSNET_EMULATED_JITTER_US of random delay at most (RSNET_EMULATED_SEED chooses the numbers).
+// cuBLAS is in it, too, as far as rsnet calls it.
 // For tests: emulated_live() bytes of device memory not freed, emulated_pinned() of page-locked
 // memory, emulated_fail_after(n) lets the n-th piece of work from now on fail as a fault does,
-// emulated_hold(stream, on) stops a stream, emulated_queued(stream) counts what waits there.
+// emulated_hold(stream, on) stops a stream, emulated_queued(stream) counts what waits there,
+// emulated_products() the products of matrices by cuBLAS.
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -525,3 +527,100 @@ extern "C" size_t emulated_queued(Stream *stream) {
 }
 
 extern "C" void emulated_fail_after(long count) { until_fault = count; }
+
+// cuBLAS: matrices lie by columns, and every argument that the library checks is checked.
+
+struct Blas {
+  Device *device;
+  Stream *stream;
+};
+
+enum { BLAS_INVALID_VALUE = 7, BLAS_EXECUTION_FAILED = 13, BLAS_NOT_SUPPORTED = 15 };
+
+namespace {
+
+std::atomic<size_t> products{0};
+
+struct Operand {
+  const char *at;
+  bool transposed;
+  int64_t leading, stack;
+
+  // Element (row, column) of matrix `i` as the product takes it.
+  template <class T> double get(int64_t i, int64_t row, int64_t column) const {
+    int64_t r = transposed ? column : row, c = transposed ? row : column;
+    return (double)((const T *)at)[i * stack + c * leading + r];
+  }
+};
+
+template <class T, class S>
+void multiply(int64_t m, int64_t n, int64_t k, double alpha, Operand a, Operand b, double beta,
+              char *c, int64_t leading, int64_t stack, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t column = 0; column < n; column++)
+      for (int64_t row = 0; row < m; row++) {
+        S sum = 0;
+        for (int64_t d = 0; d < k; d++)
+          sum += (S)(a.get<T>(i, row, d)) * (S)(b.get<T>(i, d, column));
+        T *to = (T *)c + i * stack + column * leading + row;
+        // What is there is not read where it does not count: it may be NaN.
+        *to = (T)((S)alpha * sum + (beta == 0 ? (S)0 : (S)beta * (S)*to));
+      }
+}
+
+}  // namespace
+
+API cublasCreate_v2(Blas **handle) {
+  IN_CONTEXT;
+  *handle = new Blas{current, nullptr};
+  return SUCCESS;
+}
+
+API cublasDestroy_v2(Blas *handle) {
+  delete handle;
+  return SUCCESS;
+}
+
+API cublasSetStream_v2(Blas *handle, Stream *stream) {
+  handle->stream = stream;
+  return SUCCESS;
+}
+
+API cublasGemmStridedBatchedEx_64(Blas *handle, int op_a, int op_b, int64_t m, int64_t n, int64_t k,
+                                  const void *alpha, uint64_t a, int type_a, int64_t leading_a,
+                                  long long stack_a, uint64_t b, int type_b, int64_t leading_b,
+                                  long long stack_b, const void *beta, uint64_t c, int type_c,
+                                  int64_t leading_c, long long stack_c, int64_t count, int sums,
+                                  int algorithm) {
+  if (handle->device != current || !handle->stream) return BLAS_EXECUTION_FAILED;
+  if (m < 0 || n < 0 || k < 0 || count < 0 || op_a < 0 || op_a > 1 || op_b < 0 || op_b > 1)
+    return BLAS_INVALID_VALUE;
+  auto least = [](int64_t rows) { return rows > 1 ? rows : 1; };
+  if (leading_a < least(op_a ? k : m) || leading_b < least(op_b ? n : k) || leading_c < least(m))
+    return BLAS_INVALID_VALUE;
+  bool is_double = type_a == 1;
+  if (type_b != type_a || type_c != type_a || type_a < 0 || type_a > 2 || algorithm != -1 ||
+      sums != (is_double ? 70 : 68))
+    return BLAS_NOT_SUPPORTED;
+  double factor = is_double ? *(const double *)alpha : *(const float *)alpha;
+  double kept = is_double ? *(const double *)beta : *(const float *)beta;
+  size_t size = type_a == 2 ? 2 : is_double ? 8 : 4;
+  Memory &memory = current->memory;
+  auto last = [&](int64_t rows, int64_t columns, int64_t leading, long long stack) {
+    return size * (size_t)((count - 1) * stack + (columns - 1) * leading + rows);
+  };
+  if (!m || !n || !count) return SUCCESS;
+  char *of_a = memory.translate(a, k ? last(op_a ? k : m, op_a ? m : k, leading_a, stack_a) : 0);
+  char *of_b = memory.translate(b, k ? last(op_b ? n : k, op_b ? k : n, leading_b, stack_b) : 0);
+  char *of_c = memory.translate(c, last(m, n, leading_c, stack_c));
+  if (!of_a || !of_b || !of_c) return BLAS_EXECUTION_FAILED;
+  products++;
+  Operand x{of_a, op_a == 1, leading_a, stack_a}, y{of_b, op_b == 1, leading_b, stack_b};
+  return handle->stream->issue([=] {
+    auto run = type_a == 0 ? multiply<float, float>
+             : is_double ? multiply<double, double> : multiply<_Float16, float>;
+    run(m, n, k, factor, x, y, kept, of_c, leading_c, stack_c, count);
+  });
+}
+
+extern "C" size_t emulated_products() { return products; }

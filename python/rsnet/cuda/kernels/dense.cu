@@ -1,4 +1,4 @@
-// Products of matrices. Used where no library of the device is: a tile of 64 by 64 results a
+// Products of matrices, where no library of the device makes them: a tile of 64 by 64 results a
 // block, 4 by 4 a thread, in steps of 16 of the inner extent.
 
 #include "reduce.cuh"
@@ -58,5 +58,15 @@ __global__ void matmul(Index m, Index n, Index depth, Index run, Index stacks, c
         }
       }
     }
+  }
+}
+
+// Adds the bias of `matmul` to a stack of products that a library made.
+template <class T>
+__global__ void add_bias(Index count, Index m, Index n, T *c, Index c_row, Index c_stack,
+                         const T *bias, int bias_of_rows) {
+  for (Index i = first(); i < count; i += step()) {
+    Index row = i / n % m, column = i % n;
+    store(c + i / n / m * c_stack + row * c_row + column, bias[bias_of_rows ? row : column], 1);
   }
 }

@@ -22,17 +22,29 @@ template <class T> struct NanProdFold : ProdFold<T> {
   static __device__ Sum<T> value(T x) { return x == x ? (Sum<T>)x : (Sum<T>)1; }
 };
 
+// The least number of a type.
+template <class V> __device__ V least() {
+  if constexpr (is_float<V>) return -(V)infinity_f();
+  else return (V)(-9223372036854775807LL - 1);
+}
+
 template <class T> struct MaxFold {
   typedef Sum<T> Value;
-  static __device__ Value start() { return -(Value)infinity_f(); }
+  static __device__ Value start() { return least<Value>(); }
   static __device__ Value value(T x) { return (Value)x; }
   static __device__ Value join(Value a, Value b) { return greater_of(a, b); }
   static __device__ Value end(Value v, Index) { return v; }
 };
 
+// The greatest number of a type.
+template <class V> __device__ V greatest() {
+  if constexpr (is_float<V>) return (V)infinity_f();
+  else return (V)9223372036854775807LL;
+}
+
 template <class T> struct MinFold {
   typedef Sum<T> Value;
-  static __device__ Value start() { return (Value)infinity_f(); }
+  static __device__ Value start() { return greatest<Value>(); }
   static __device__ Value value(T x) { return (Value)x; }
   static __device__ Value join(Value a, Value b) { return lesser_of(a, b); }
   static __device__ Value end(Value v, Index) { return v; }
