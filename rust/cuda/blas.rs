@@ -4,10 +4,9 @@
 //! or the system have it, and is no part of what rsnet needs: without it kernels of CUDA source
 //! multiply. Types and numbers are those of NVIDIA's documentation of cuBLAS.
 
-use super::device::Primary;
-use super::driver::{Address, Handle};
-use super::library::{self, functions};
-use super::stream::Shared;
+use super::driver::Address;
+use super::library::{self, Handle, Shared, functions};
+use super::primary::Primary;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Held, Lock};

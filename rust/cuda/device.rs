@@ -1,4 +1,4 @@
-//! One device: its primary context, its two streams, memory, and copies.
+//! One device: its two streams, memory, and copies.
 //!
 //! Kernels, and whatever else computes, are issued on the *compute* stream, and an operation of the
 //! engine that did only that is complete when it has issued its work: what follows on the same
@@ -8,79 +8,21 @@
 //! this suffices.
 
 use super::blas::Blas;
-use super::driver::{Address, Driver, Handle};
+use super::driver::{Address, Driver};
 use super::fault::Fault;
+use super::library::Handle;
 use super::memory::{DeviceMemory, PinnedMemory};
-use super::stream::{From, Poll, Shared, Stream, Then, Ticket};
+use super::primary::Primary;
+use super::stream::{From, Poll, Stream, Then, Ticket};
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Held;
 use crate::profiler::Recorder;
 use crate::storage::{Block, Pool};
 use std::any::Any;
-use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::c_char;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-
-/// A device's primary context, which every library of the process shares.
-pub struct Primary {
-    pub driver: Arc<Driver>,
-    /// The driver's number of the device.
-    number: c_int,
-    handle: Shared,
-    context: Context,
-    /// Set in a forked child, which must not use the parent's contexts.
-    forked: Arc<AtomicBool>,
-}
-
-impl Primary {
-    fn new(driver: &Arc<Driver>, id: i32, forked: &Arc<AtomicBool>) -> Result<Self> {
-        let (mut number, mut handle) = (0, std::ptr::null_mut());
-        // SAFETY: places for the answers; the driver checks `id`.
-        unsafe {
-            driver.check("cuDeviceGet", (driver.device_get)(&mut number, id))?;
-            let retained = (driver.primary_ctx_retain)(&mut handle, number);
-            driver.check("cuDevicePrimaryCtxRetain", retained)?;
-        }
-        let (driver, forked) = (driver.clone(), forked.clone());
-        let (handle, context) = (Shared(handle), Context::gpu(id));
-        Ok(Primary { driver, number, handle, context, forked })
-    }
-
-    /// Makes the context that of the calling thread.
-    pub fn enter(&self) -> Result<()> {
-        if self.forked.load(Ordering::Relaxed) {
-            return Err(forked());
-        }
-        // SAFETY: the context is retained as long as `self`.
-        let status = unsafe { (self.driver.ctx_set_current)(self.handle.0) };
-        self.driver.check("cuCtxSetCurrent", status)
-    }
-
-    /// The error with the device's name.
-    pub fn place(&self, error: Error) -> Error {
-        Error::new(error.kind(), format!("{}: {}", self.context, error.message()))
-    }
-}
-
-impl Drop for Primary {
-    fn drop(&mut self) {
-        if !self.forked.load(Ordering::Relaxed) {
-            // SAFETY: retained once by `new`.
-            unsafe { (self.driver.primary_ctx_release)(self.number) };
-        }
-    }
-}
-
-/// The error of any use of a device in a child of the process that opened it.
-#[cold]
-pub fn forked() -> Error {
-    Error::new(
-        ErrorKind::Execution,
-        "CUDA cannot be used in a forked child of a process that has used it: start the child with \
-         the method 'spawn', or use gpu contexts in children only",
-    )
-}
 
 /// A copy between a device and the host, or from another device to it.
 pub struct Transfer<'a> {

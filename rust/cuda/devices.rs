@@ -1,8 +1,9 @@
 //! The devices of a process, opened one by one when they are first used.
 
-use super::device::{self, Device};
+use super::device::Device;
 use super::driver::{Address, Driver};
 use super::functions::Functions;
+use super::primary;
 use super::stream::Poll;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -105,7 +106,7 @@ impl Devices {
     /// The driver. The caller holds `opening`.
     fn open_driver(&self) -> Result<&Arc<Driver>> {
         if self.forked.load(Ordering::Relaxed) {
-            return Err(device::forked());
+            return Err(primary::forked());
         }
         if let Some(driver) = self.driver.get() {
             return Ok(driver);

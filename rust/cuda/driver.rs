@@ -4,12 +4,9 @@
 //! suffix (`cuMemAlloc_v2`), so one table serves every driver from the oldest supported one on.
 //! Types and numbers are those of NVIDIA's documentation of the driver API.
 
-use super::library::{self, functions};
+use super::library::{self, Handle, functions};
 use crate::error::{Error, ErrorKind, Result};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-
-/// A handle of the driver (context, stream, event), which is an address to us.
-pub type Handle = *mut c_void;
 
 /// An address in device memory.
 pub type Address = u64;

@@ -4,7 +4,8 @@
 //! thread that pushes work. What it returns is the driver's own handle, which is valid for the
 //! life of the process and is launched without asking anyone again.
 
-use super::driver::{Driver, Handle, Status};
+use super::driver::{Driver, Status};
+use super::library::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Held, RwLock};
 use std::collections::HashMap;

@@ -1,8 +1,19 @@
 //! Libraries of CUDA that are opened while the program runs: tables of their functions, found by
 //! name.
 
-use super::driver::Handle;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
+
+/// A handle of a library (context, stream, event), which is an address to us.
+pub type Handle = *mut c_void;
+
+/// A handle that any thread may use: those of the driver are thread-safe.
+#[derive(Clone, Copy)]
+pub struct Shared(pub Handle);
+
+// SAFETY: see above.
+unsafe impl Send for Shared {}
+// SAFETY: see above.
+unsafe impl Sync for Shared {}
 
 /// Declares the table of a library's functions: a struct of function pointers and other fields.
 /// All return a status, a number of which 0 is success.

@@ -1,7 +1,7 @@
 //! Where the pools of a device take their memory: the driver's allocators.
 
-use super::device::Primary;
 use super::driver::{OUT_OF_MEMORY, Status};
+use super::primary::Primary;
 use super::stream::Stream;
 use crate::context::{Context, DeviceType};
 use crate::error::{Error, Result};

@@ -11,13 +11,15 @@ mod fault;
 mod functions;
 mod library;
 mod memory;
+mod primary;
 mod staged;
 mod stream;
 
 pub use blas::{Gemm, Matrix};
 pub use device::{Device, Lent, Transfer, Way};
 pub use devices::{Devices, HeldForFork, MAX_DEVICES};
-pub use driver::{Driver, Handle};
+pub use driver::Driver;
 pub use functions::{Finder, Function, Functions, Loader};
+pub use library::Handle;
 pub use staged::{Operand, Staged};
 pub use stream::{From, Origin, Ticket};

@@ -14,9 +14,10 @@
 //! never healed: the first mark that was not reached says what failed, and from then on nothing is
 //! waited for any more and every wait is that error.
 
-use super::device::Primary;
-use super::driver::{Driver, Handle, NOT_READY, Status};
+use super::driver::{Driver, NOT_READY, Status};
 use super::fault::Fault;
+use super::library::{Handle, Shared};
+use super::primary::Primary;
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Held, Lock};
 use crate::storage::Block;
@@ -53,15 +54,6 @@ pub type From = Option<(Arc<dyn Origin>, u32)>;
 
 /// Called when a ticket is reached, or with the device's fault.
 pub type Then = Box<dyn FnOnce(Result<()>) + Send>;
-
-/// A handle that any thread may use: the driver's functions are thread-safe.
-#[derive(Clone, Copy)]
-pub struct Shared(pub Handle);
-
-// SAFETY: see above.
-unsafe impl Send for Shared {}
-// SAFETY: see above.
-unsafe impl Sync for Shared {}
 
 struct Mark {
     ticket: Ticket,

@@ -16,6 +16,7 @@ pub use walk::{Backward, backward, grad};
 
 use super::imperative::{CallState, Invoke, call};
 use super::inline::{self, Declined};
+use super::transfer::copied;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -106,6 +107,11 @@ enum Saved {
 impl Saved {
     fn of(array: &NDArray, keep: bool) -> Self {
         match keep {
+            // The gradient may be asked for when the callback has ended. An engine that takes no
+            // copy takes no backward pass either.
+            true if array.is_operand() => {
+                Saved::Kept(copied(array).unwrap_or_else(|_| array.clone()))
+            }
             true => Saved::Kept(array.clone()),
             false => Saved::Like(array.shape().clone(), array.dtype(), array.context()),
         }

@@ -17,7 +17,7 @@ mod call;
 use super::autograd::{Tracked, record_function};
 use super::bind::{Binding, Executor, Monitor, Planned};
 use super::places::Places;
-use super::transfer::push_copy;
+use super::transfer::copied;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -345,7 +345,7 @@ impl Bound {
         executor.forward_at(is_train, &copies, &places)?;
         let output = |(i, own): (usize, &NDArray)| match places.of(own) {
             Some(array) if is_lent(i) => Ok(array.clone()),
-            found => copied(rt, found.unwrap_or(own)),
+            found => copied(found.unwrap_or(own)),
         };
         own.iter().enumerate().map(output).collect()
     }
@@ -395,10 +395,4 @@ impl Bound {
 /// An array of the same kind without values.
 fn fresh(rt: &Arc<Runtime>, array: &NDArray) -> Result<NDArray> {
     NDArray::pending(rt, array.shape(), array.dtype(), array.context())
-}
-
-fn copied(rt: &Arc<Runtime>, array: &NDArray) -> Result<NDArray> {
-    let copy = fresh(rt, array)?;
-    push_copy(array, &copy)?;
-    Ok(copy)
 }

@@ -39,6 +39,7 @@ impl Operands {
         } else {
             shared(base, call, &views)
         };
+        arrays.iter().for_each(NDArray::set_operand);
         let mutated = |i: usize| call.mutated.contains(&i);
         for (i, array) in arrays[..n].iter().enumerate() {
             let is_output = arrays[n..].iter().any(|o| o.same_chunk(array));

@@ -164,6 +164,13 @@ pub fn push_add(source: &NDArray, target: &NDArray) -> Result<()> {
     push_work("_add_to", &[source], target, source.size(), false, |from, to| add(&from[0], to))
 }
 
+/// A new array of the same values.
+pub fn copied(array: &NDArray) -> Result<NDArray> {
+    let copy = NDArray::pending(array.base(), array.shape(), array.dtype(), array.context())?;
+    push_copy(array, &copy)?;
+    Ok(copy)
+}
+
 /// Copies to or from a device, or adds there, now.
 pub fn copy_between(source: &NDArray, target: &NDArray, sum: bool) -> Result<()> {
     if !sum && source.dtype() == target.dtype() && !source.overlaps(target) {

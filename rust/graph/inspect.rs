@@ -96,11 +96,15 @@ impl Symbol {
     }
 
     /// Sets an attribute of the node, for every symbol that shares it, and parses the parameters
-    /// again.
+    /// again; `name` renames the node.
     pub fn attr_set(&self, key: &str, value: &str) -> Result<()> {
         let node = self
             .sole_node()
             .ok_or_else(|| Error::value("attributes cannot be set on a group of several nodes"))?;
+        if key == "name" {
+            node.rename(value);
+            return Ok(());
+        }
         if let Some(op) = &node.op {
             let meta = node.meta();
             let inputs = op.inputs(&meta.attrs);

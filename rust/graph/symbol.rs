@@ -167,7 +167,7 @@ impl SymNode {
         Ok(())
     }
 
-    fn rename(&self, name: &str) {
+    pub(super) fn rename(&self, name: &str) {
         self.meta.write().name = name.to_owned();
     }
 }

@@ -14,11 +14,24 @@ pub(super) const REVOKED: u8 = 2;
 const LENT: u8 = 4;
 /// Watched for writes, and none has begun yet.
 const UNWRITTEN: u8 = 8;
+/// The memory is revoked when the callback has ended that was given it.
+const OPERAND: u8 = 16;
 
 impl NDArray {
     /// From now on writing to this array's memory is an error.
     pub fn forbid_writing(&self) {
         self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);
+    }
+
+    /// Records that the memory is a callback's, which will be revoked.
+    pub fn set_operand(&self) {
+        self.chunk.limits.fetch_or(OPERAND, Ordering::Relaxed);
+    }
+
+    /// Returns true if the memory is a callback's: who needs the values for longer copies them.
+    #[inline]
+    pub fn is_operand(&self) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & OPERAND != 0
     }
 
     /// From now on any use of this array's memory is an error: the callback it was given to has

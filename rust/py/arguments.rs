@@ -146,16 +146,25 @@ impl OpFunction {
         let is_more = |args: &Arguments<'_>| args.params.is_empty() && args.out.is_none();
         if i < self.inputs.len() || is_more(args) && self.takes(&value, i) {
             args.inputs.push(Some(value));
-        } else if i - self.inputs.len() < fields {
-            args.params.push((i - self.inputs.len(), value));
-        } else if self.face == Face::Array && i - self.inputs.len() == fields {
-            args.out = some(value);
-        } else {
-            let most = self.inputs.len() + fields + usize::from(self.face == Face::Array);
-            return Err(PyTypeError::new_err(format!(
-                "{}() takes at most {most} positional arguments",
-                self.name
-            )));
+            return Ok(());
+        }
+        let after_inputs = i - self.inputs.len();
+        if after_inputs < fields {
+            args.params.push((after_inputs, value));
+            return Ok(());
+        }
+        match (self.face, after_inputs - fields) {
+            (Face::Array, 0) => args.out = some(value),
+            (Face::Symbol, 0) => args.node_name = some(value),
+            (Face::Symbol, 1) => args.attr = some(value),
+            (face, _) => {
+                let options = if face == Face::Array { 1 } else { 2 };
+                let most = self.inputs.len() + fields + options;
+                return Err(PyTypeError::new_err(format!(
+                    "{}() takes at most {most} positional arguments",
+                    self.name
+                )));
+            }
         }
         Ok(())
     }

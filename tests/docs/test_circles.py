@@ -12,7 +12,6 @@ PYTHON = Path(__file__).parents[2] / "python" / "rsnet"
 TESTS = re.compile(r"tests?\.rs$|_tests|/tests/|/testing\.rs$|/loom_models/")
 
 CIRCLES = [
-    {"cuda/device", "cuda/memory", "cuda/stream"},
     {"executor/autograd/tape_builder", "executor/autograd/walk"},
     {"graph/infer/assume", "graph/infer/joint"},
     {"graph/json/backward", "graph/json/build"},

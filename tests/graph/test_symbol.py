@@ -119,6 +119,18 @@ def test_attr_reads_special_keys():
         net.list_attr(recursive=True)
 
 
+def test_the_attribute_name_renames_the_node():
+    net = sym.relu(sym.FullyConnected(sym.Variable("x"), name="fc", num_hidden=2), name="act")
+    net._set_attr(name="renamed")
+    assert (net.name, net.list_outputs()) == ("renamed", ["renamed_output"])
+    assert "renamed" not in net.attr_dict()
+    loaded = sym.load_json(net.tojson())
+    assert loaded.list_outputs() == ["renamed_output"]
+    x = sym.Variable("x")
+    x._set_attr(name="z")
+    assert x.list_arguments() == ["z"]
+
+
 # ---- composition -------------------------------------------------------------------------------
 
 

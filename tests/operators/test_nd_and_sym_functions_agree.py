@@ -81,11 +81,12 @@ def test_too_many_positional_arguments_are_refused_by_both(name):
     if info["variadic"]:
         pytest.skip("it takes any number")
     count = len(info["arrays"]) + len(info["params"])
-    values = ["$a"] * len(info["arrays"]) + [1] * (len(info["params"]) + 2)
+    values = ["$a"] * len(info["arrays"]) + [1] * (len(info["params"]) + 3)
     (kind, text), (symbol_kind, symbol_text) = of_same_kind(name, *values)
     assert kind is symbol_kind is TypeError
     assert text == f"{name}() takes at most {count + 1} positional arguments"
-    assert symbol_text == f"{name}() takes at most {count} positional arguments"
+    # After the parameters: `out` of arrays, `name` and `attr` of symbols.
+    assert symbol_text == f"{name}() takes at most {count + 2} positional arguments"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,19 @@ def test_errors_of_parameters_agree(name, args, kwargs):
     node = re.compile(rf"^({name}) '[^']*': ")
     assert kind is symbol_kind
     assert node.sub(r"\1: ", symbol_text) == text
+
+
+def test_options_follow_the_parameters():
+    x = sym.Variable("x")
+    flat = sym.flatten(x, "flat", {"mood": "calm"})
+    assert (flat.name, flat.attr("mood")) == ("flat", "calm")
+    assert sym.FullyConnected(x, None, None, 5, True, True, "fc").list_outputs() == ["fc_output"]
+    with pytest.raises(TypeError, match="flatten: invalid name 5: expected a str"):
+        sym.flatten(x, 5)
+    with pytest.raises(TypeError, match="flatten: invalid attr 'b': expected a dict"):
+        sym.flatten(x, "a", "b")
+    out = nd.empty((2, 6))
+    assert nd.flatten(nd.ones((2, 3, 2)), out) is out
 
 
 def test_inputs_of_another_kind_are_refused():

@@ -173,7 +173,7 @@ def test_bad_csv_names_the_line(tmp_path, text, says):
         mx.io.CSVIter(data_csv=str(path), data_shape=(2,), batch_size=1)
 
 
-@pytest.mark.parametrize(("text", "says"), [("1 9:1\n", "index 9, expected 0 to 3"), ("a\n", ":1")])
+@pytest.mark.parametrize(("text", "says"), [("1 9:1\n", "index 9: expected 0 to 3"), ("a\n", ":1")])
 def test_bad_libsvm_names_the_line(tmp_path, text, says):
     path = tmp_path / "x.svm"
     path.write_text(text)
@@ -315,7 +315,7 @@ def test_indices_that_lead_out_of_the_file(tmp_path):
         with pytest.raises(MXNetError, match=says):
             file.read_idx(1)
     idx.write_text("0\t-4\n")
-    with pytest.raises(MXNetError, match=r"x\.idx:1: invalid offset -4"):
+    with pytest.raises(MXNetError, match=r"x\.idx:1: .*invalid offset -4"):
         recordio.MXIndexedRecordIO(str(idx), str(rec), "r")
 
 

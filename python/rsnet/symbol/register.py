@@ -29,6 +29,10 @@ def create(
     are the graphs that its node holds. Values in `attr` that are no strings are stored as
     parameters are.
     """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"{op}: invalid name {name!r}: expected a str")
+    if attr is not None and not isinstance(attr, dict):
+        raise TypeError(f"{op}: invalid attr {attr!r}: expected a dict")
     attrs = attribute.current().get(attr)
     if attr:
         attrs = {key: _attribute_text(value) for key, value in attrs.items()}

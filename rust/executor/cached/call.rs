@@ -1,11 +1,11 @@
 //! A recorded call of a cached graph: its place on the tape, and its backward pass.
 
-use super::{Lease, copied, fresh};
+use super::{Lease, fresh};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::executor::autograd::{Asked, TapeFunction, Tracked, Wanted};
 use crate::executor::places::Places;
-use crate::executor::transfer::{push_copy, push_fill};
+use crate::executor::transfer::{copied, push_copy, push_fill};
 use crate::ndarray::NDArray;
 use crate::operator::OpState;
 use std::any::Any;
@@ -97,7 +97,7 @@ impl TapeFunction for CachedCall {
         let mut restored = Vec::new();
         for grad in (0..self.grads.len()).filter_map(in_buffer) {
             if asked.keep_buffers || grad.adds {
-                restored.push((copied(&self.rt, &grad.array)?, &grad.array));
+                restored.push((copied(&grad.array)?, &grad.array));
             }
             if grad.adds {
                 push_fill(&grad.array, 0.0)?;
@@ -112,7 +112,7 @@ impl TapeFunction for CachedCall {
                 (Some(grad), Wanted::ValueOrBuffer) if grad.is_buffer => None,
                 (Some(grad), _) => Some(Tracked::new(match places.of(&grad.array) {
                     Some(array) => array.clone(),
-                    None => copied(&self.rt, &grad.array)?,
+                    None => copied(&grad.array)?,
                 })),
             });
         }
