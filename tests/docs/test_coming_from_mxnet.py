@@ -55,6 +55,15 @@ def test_all_forms_of_import_give_the_same_modules(way, order):
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("way", WAYS)
+def test_libraries_see_that_mxnet_is_in_use(way):
+    library = "import colorsys; assert sys.modules['mxnet.symbol'] is rsnet.sym"
+    looks = "assert sys.modules['mxnet.ndarray'] is rsnet.nd and 'mxnet._core' not in sys.modules"
+    done = python("\n".join(["import sys, rsnet", way, library, looks, ONE_COPY]))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.process
 def test_as_mxnet_is_a_function_after_its_module_was_imported():
     code = (
         "import rsnet.as_mxnet\n"
