@@ -303,6 +303,24 @@ def test_parameters_that_wrap_others():
     own = Doubled(weight)
     assert own.data(DEVICES[1]).asnumpy().tolist() == [2, 2]
     assert own._check_and_get(own._grad, list) is weight._grad
+    assert own._ctx_map == weight._ctx_map == [[], [0, 1]]
+
+
+def test_a_sample_takes_the_place_of_a_parameter():
+    dense = gluon.nn.Dense(1, in_units=2, use_bias=False)
+    assert dense.weight._ctx_map is None
+    dense.initialize(ctx=[mx.cpu(2), mx.cpu(0)])
+    here = dense.weight._ctx_map[mx.cpu().device_typeid & 1]
+    assert here == [1, None, 0]
+    mean = nd.array([[1.0, 2.0]])
+    mean.attach_grad()
+    for hybrid in (False, True):
+        dense.hybridize(hybrid)
+        with mx.autograd.record():
+            dense.weight._data[here[0]] = 3 * mean
+            out = dense(nd.array([[5.0, 7.0]]))
+        out.backward()
+        assert out.asscalar() == 57 and mean.grad.asnumpy().tolist() == [[15, 21]]
 
 
 def test_parameters_of_deformable_layers_are_in_order():
