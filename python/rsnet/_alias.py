@@ -54,8 +54,8 @@ class _AliasFinder:
 
 
 def _enter_modules() -> None:
-    """Enters what ``import rsnet`` loads under MXNet's names too: libraries for many frameworks look
-    for ``"mxnet.ndarray"`` in `sys.modules` to learn whether a program uses MXNet.
+    """Enters what ``import rsnet`` loads under MXNet's names too: libraries for many frameworks
+    look for ``"mxnet.ndarray"`` in `sys.modules` to learn whether a program uses MXNet.
     """
     if "mxnet.ndarray" in sys.modules:
         return

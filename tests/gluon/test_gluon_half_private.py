@@ -271,6 +271,9 @@ def test_loaders_of_ones_own_hand_on_what_they_were_told():
 
     loader = Own(gluon.data.SimpleDataset([1, 2, 3]), 2, pin_memory=True)
     assert [batch.context for batch in loader] == [mx.cpu_pinned(0)] * 2
+    batches = list(Own(gluon.data.ArrayDataset(np.arange(3), np.eye(3)), 2, num_workers=1))
+    assert [b.shape for batch in batches for b in batch] == [(2,), (2, 3), (1,), (1, 3)]
+    assert all(isinstance(b, nd.NDArray) for batch in batches for b in batch)
 
 
 def test_nested_batches_in_another_context():
