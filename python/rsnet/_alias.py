@@ -55,10 +55,12 @@ class _AliasFinder:
 
 def _enter_modules() -> None:
     """Enters what ``import rsnet`` loads under MXNet's names too: libraries for many frameworks
-    look for ``"mxnet.ndarray"`` in `sys.modules` to learn whether a program uses MXNet.
+    look for ``"mxnet.ndarray"`` in `sys.modules` to learn whether a program uses MXNet, and for
+    "mxnet" in ``str(type(x))`` to know its arrays.
     """
     if "mxnet.ndarray" in sys.modules:
         return
+    sys.modules[f"{_PACKAGE}.ndarray"].NDArray.__module__ = "mxnet.ndarray"
     for name, module in list(sys.modules.items()):
         top, _, rest = name.partition(".")
         if top == _PACKAGE and rest and "._" not in name:
