@@ -220,7 +220,6 @@ class Parameter(CopiesByDevice):
             )
             return
         default_init = initializer.Uniform() if default_init is None else default_init
-        self._data = self._grad = None
         if init is None:
             init = default_init if self.init is None else self.init
         ctx = contexts_of(ctx)
@@ -229,6 +228,7 @@ class Parameter(CopiesByDevice):
                 f"Parameter '{self.name}' cannot be initialized: expected a known shape, got "
                 f"{self.shape}"
             )
+        self._data = self._grad = None
         self._deferred_init = (init, ctx, default_init, None)
         if shape_is_known(self.shape):
             self._finish_deferred_init()
