@@ -40,14 +40,31 @@ class _AliasFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if sys.modules.get("mxnet") is not sys.modules[_PACKAGE]:
+            return None
         top, _, rest = fullname.partition(".")
-        if top != "mxnet" or not rest or sys.modules.get(top) is not sys.modules[_PACKAGE]:
+        if top != "mxnet" or not rest:
+            _enter_modules()
             return None
         module = _module(f"{_PACKAGE}.{rest}")
         if module is None:
             return None
         loader: Any = _SameModule(module)
         return ModuleSpec(fullname, loader)
+
+
+def _enter_modules() -> None:
+    """Enters what ``import rsnet`` loads under MXNet's names too: libraries for many frameworks
+    look for ``"mxnet.ndarray"`` in `sys.modules` to learn whether a program uses MXNet, and for
+    "mxnet" in ``str(type(x))`` to know its arrays.
+    """
+    if "mxnet.ndarray" in sys.modules:
+        return
+    sys.modules[f"{_PACKAGE}.ndarray"].NDArray.__module__ = "mxnet.ndarray"
+    for name, module in list(sys.modules.items()):
+        top, _, rest = name.partition(".")
+        if top == _PACKAGE and rest and "._" not in name:
+            sys.modules.setdefault(f"mxnet.{rest}", module)
 
 
 def _module(name: str) -> Any:
@@ -119,6 +136,7 @@ def install() -> ModuleType:
             name="mxnet",
         )
     sys.modules["mxnet"] = package
+    _enter_modules()
     vars(package)["__version__"] = vars(package)["mxnet_version"]
     return package
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -52,6 +53,19 @@ def test_all_forms_of_import_give_the_same_modules(way, order):
     lines = IMPORTS.strip().splitlines()[::order]
     done = python("\n".join(["import sys, rsnet", way, *lines, ONE_COPY]))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("way", WAYS)
+def test_libraries_see_that_mxnet_is_in_use(way):
+    library = "import colorsys; assert sys.modules['mxnet.symbol'] is rsnet.sym"
+    looks = "assert sys.modules['mxnet.ndarray'] is rsnet.nd and 'mxnet._core' not in sys.modules"
+    kind = "x = rsnet.nd.ones(2); assert 'mxnet' in str(type(x)), type(x)"
+    pickles = "import pickle; print(pickle.dumps([x, pickle.loads(pickle.dumps(x))]).hex())"
+    done = python("\n".join(["import sys, rsnet", way, library, looks, ONE_COPY, kind, pickles]))
+    assert done.returncode == 0, done.stderr
+    x, y = pickle.loads(bytes.fromhex(done.stdout))  # where rsnet is not called mxnet
+    assert type(x) is type(y) is mx.nd.NDArray and y.asnumpy().tolist() == [1, 1]
 
 
 @pytest.mark.process

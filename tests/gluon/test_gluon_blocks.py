@@ -247,6 +247,7 @@ def test_parameters_check_their_arguments():
         p.set_data(nd.ones((3,)))
     with pytest.raises(ValueError, match="expected each device once"):
         p.initialize(ctx=[mx.cpu(), mx.cpu()], force_reinit=True)
+    assert p.data().asnumpy().tolist() == [1, 1]  # what is refused changes nothing
     with pytest.raises(TypeError, match="invalid ctx 1"):
         p.initialize(ctx=1, force_reinit=True)
 

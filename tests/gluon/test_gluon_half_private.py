@@ -271,6 +271,9 @@ def test_loaders_of_ones_own_hand_on_what_they_were_told():
 
     loader = Own(gluon.data.SimpleDataset([1, 2, 3]), 2, pin_memory=True)
     assert [batch.context for batch in loader] == [mx.cpu_pinned(0)] * 2
+    batches = list(Own(gluon.data.ArrayDataset(np.arange(3), np.eye(3)), 2, num_workers=1))
+    assert [b.shape for batch in batches for b in batch] == [(2,), (2, 3), (1,), (1, 3)]
+    assert all(isinstance(b, nd.NDArray) for batch in batches for b in batch)
 
 
 def test_nested_batches_in_another_context():
@@ -303,6 +306,24 @@ def test_parameters_that_wrap_others():
     own = Doubled(weight)
     assert own.data(DEVICES[1]).asnumpy().tolist() == [2, 2]
     assert own._check_and_get(own._grad, list) is weight._grad
+    assert own._ctx_map == weight._ctx_map == [[], [0, 1]]
+
+
+def test_a_sample_takes_the_place_of_a_parameter():
+    dense = gluon.nn.Dense(1, in_units=2, use_bias=False)
+    assert dense.weight._ctx_map is None
+    dense.initialize(ctx=[mx.cpu(2), mx.cpu(0)])
+    here = dense.weight._ctx_map[mx.cpu().device_typeid & 1]
+    assert here == [1, None, 0]
+    mean = nd.array([[1.0, 2.0]])
+    mean.attach_grad()
+    for hybrid in (False, True):
+        dense.hybridize(hybrid)
+        with mx.autograd.record():
+            dense.weight._data[here[0]] = 3 * mean
+            out = dense(nd.array([[5.0, 7.0]]))
+        out.backward()
+        assert out.asscalar() == 57 and mean.grad.asnumpy().tolist() == [[15, 21]]
 
 
 def test_parameters_of_deformable_layers_are_in_order():

@@ -42,3 +42,10 @@ def test_transpose_does_not_ignore_axis():
 
 def test_every_function_takes_a_name():
     assert nd.zeros((2,), name="zeros").shape == nd.random.normal(shape=(2,), name="n").shape
+
+
+def test_copies_in_shape_take_what_tells_of_the_array_they_are_like():
+    x = nd.array([1, 2], dtype="int32")
+    for function, expected in ((nd.zeros_like, [0, 0]), (nd.ones_like, [1, 1])):
+        y = function(x, ctx=x.context, dtype="float64")
+        assert y.dtype == x.dtype and y.asnumpy().tolist() == expected

@@ -15,6 +15,7 @@ from ..base import MXNetError
 from ..context import Context, as_context, cpu, current_context
 from ..initializer.base import check_name
 from ..ndarray import NDArray
+from ._copies import CopiesByDevice
 from .utils import shape_is_known
 
 __all__ = ["DeferredInitializationError", "Parameter", "tensor_types"]
@@ -39,7 +40,7 @@ def contexts_of(ctx: Any) -> list[Context]:
     return found
 
 
-class Parameter:
+class Parameter(CopiesByDevice):
     """An array that training changes.
 
     Parameters
@@ -95,7 +96,6 @@ class Parameter:
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] | None = None
-        self._ctx_map: None = None  # MXNet's index of devices, which subclasses there hand on
         # Initializer, devices, the fallback initializer and perhaps the value, once `initialize` or
         # `set_data` was called while the shape is unknown.
         self._deferred_init: tuple[Any, ...] = ()
@@ -220,7 +220,6 @@ class Parameter:
             )
             return
         default_init = initializer.Uniform() if default_init is None else default_init
-        self._data = self._grad = None
         if init is None:
             init = default_init if self.init is None else self.init
         ctx = contexts_of(ctx)
@@ -229,6 +228,7 @@ class Parameter:
                 f"Parameter '{self.name}' cannot be initialized: expected a known shape, got "
                 f"{self.shape}"
             )
+        self._data = self._grad = None
         self._deferred_init = (init, ctx, default_init, None)
         if shape_is_known(self.shape):
             self._finish_deferred_init()
@@ -303,11 +303,6 @@ class Parameter:
             f"Parameter '{self.name}' has not been initialized: expected initialize of its block "
             "before (Block.params lacks the parameters of children; collect_params has them)"
         )
-
-    def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:
-        """What subclasses for MXNet ask for: the array on a device, all of them for `list`."""
-        arrays = self._check_initialized() if arr_list is None else arr_list
-        return arrays if ctx is list else self._on(arrays, ctx)
 
     def _on(self, arrays: list[NDArray], ctx: Context | None) -> NDArray:
         if ctx is None:

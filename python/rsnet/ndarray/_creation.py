@@ -155,10 +155,18 @@ def full(
     return out
 
 
+def _refuse_in_likes(function: str, given: dict[str, Any]) -> None:
+    """Refuses keywords but those that libraries pass on with an array, from which the result has
+    its device and dtype already.
+    """
+    surplus = {key: value for key, value in given.items() if key not in ("ctx", "dtype")}
+    refuse_keywords(function, surplus, "data, out")
+
+
 def zeros_like(
     data: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
 ) -> Any:
-    """Zeros of the shape and dtype of `data`.
+    """Zeros of the shape and dtype of `data`; `ctx` and `dtype` are ignored, as in MXNet.
 
     Examples
     --------
@@ -166,15 +174,14 @@ def zeros_like(
     >>> nd.zeros_like(nd.ones((2,), dtype="int32")).asnumpy()
     array([0, 0], dtype=int32)
     """
-    if kwargs:
-        refuse_keywords("zeros_like", kwargs, "data, out")
+    _refuse_in_likes("zeros_like", kwargs)
     return op.zeros_like(data, out=out)
 
 
 def ones_like(
     data: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
 ) -> Any:
-    """Ones of the shape and dtype of `data`.
+    """Ones of the shape and dtype of `data`; `ctx` and `dtype` are ignored, as in MXNet.
 
     Examples
     --------
@@ -182,8 +189,7 @@ def ones_like(
     >>> nd.ones_like(nd.zeros((2,), dtype="int32")).asnumpy()
     array([1, 1], dtype=int32)
     """
-    if kwargs:
-        refuse_keywords("ones_like", kwargs, "data, out")
+    _refuse_in_likes("ones_like", kwargs)
     return op.ones_like(data, out=out)
 
 

@@ -311,8 +311,16 @@ def _slice_assign(
     return self
 
 
+def _blank(source: None) -> NDArray:
+    """The array that a state fills. Pickles name it and not the class, which has the name of its
+    module from MXNet where rsnet takes MXNet's place.
+    """
+    return NDArray(source)
+
+
 def _reduce(self: NDArray) -> tuple[Any, ...]:
-    return type(self), (None,), self.__getstate__()
+    kind = type(self)
+    return _blank if kind is NDArray else kind, (None,), self.__getstate__()
 
 
 def _getstate(self: NDArray) -> dict[str, Any]:

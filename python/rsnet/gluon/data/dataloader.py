@@ -32,9 +32,17 @@ def default_batchify_fn(data: Any) -> Any:
 
 
 def default_mp_batchify_fn(data: Any) -> Any:
-    """As `default_batchify_fn`, for worker processes: NumPy arrays, which go to shared memory."""
+    """As `default_batchify_fn`, for worker processes: stacks by NumPy, one array a field."""
     if isinstance(data[0], tuple):
         return [default_mp_batchify_fn(field) for field in zip(*data)]
+    found = stacked(data)
+    return nd.array(found, dtype=found.dtype)
+
+
+def _stacked_fields(data: Any) -> Any:
+    """The same as NumPy arrays, which the loader's own workers copy to shared memory anyway."""
+    if isinstance(data[0], tuple):
+        return [_stacked_fields(field) for field in zip(*data)]
     return stacked(data)
 
 
@@ -167,7 +175,9 @@ class DataLoader:
 
     def _by_processes(self) -> Iterator[Any]:
         if self._workers is None or not self._workers.is_alive:
-            self._workers = Workers(self._num_workers, self._dataset, self._batchify_fn)
+            is_default = self._batchify_fn is default_mp_batchify_fn
+            batchify_fn = _stacked_fields if is_default else self._batchify_fn
+            self._workers = Workers(self._num_workers, self._dataset, batchify_fn)
         workers = self._workers
         epoch = next(self._epochs)
         batches = enumerate(self._batch_sampler)
