@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::ndarray::NDArray;
 use crate::operator::{Attrs, Dep, OpDef, OpReq, OpState};
 use crate::shape::Shape;
@@ -185,6 +185,10 @@ impl TapeEntry {
         }
     }
 
+    fn is_cleared(&self) -> bool {
+        matches!(&self.node.kind, Kind::Call(slot) if slot.lock().is_none())
+    }
+
     fn leaf_of(grad: NDArray, req: OpReq) -> Self {
         let kind = Kind::Leaf { grad, req, fresh: AtomicBool::new(false) };
         TapeEntry { node: Arc::new(Node { seq: next_seq(), kind, foreign: None }), index: 0 }
@@ -259,17 +263,27 @@ impl Tracked {
     }
 
     pub fn entry(&self) -> Option<TapeEntry> {
-        self.entry.lock().clone()
+        self.live_entry().clone()
     }
 
     pub fn is_tracked(&self) -> bool {
-        self.entry.lock().is_some()
+        self.live_entry().is_some()
+    }
+
+    /// The entry, dropped if gradients have gone through its call: what was computed there goes on
+    /// as a constant, as the state that a loop carries from one backward pass to the next.
+    fn live_entry(&self) -> Guard<'_, Option<TapeEntry>> {
+        let mut entry = self.entry.lock();
+        if entry.as_ref().is_some_and(TapeEntry::is_cleared) {
+            *entry = None;
+        }
+        entry
     }
 
     /// Returns true if the tape needs the array's bytes unchanged: it is an output of a recorded
     /// call, or a recorded call has read it.
     pub fn is_in_graph(&self) -> bool {
-        let entry = self.entry.lock();
+        let entry = self.live_entry();
         entry.as_ref().is_some_and(|e| e.leaf().is_none() || Arc::strong_count(&e.node) > 1)
     }
 

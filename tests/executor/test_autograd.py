@@ -88,6 +88,27 @@ def test_a_second_backward_needs_the_graph():
         y.backward()
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_what_a_backward_pass_went_through_goes_on_as_a_constant(hybrid):
+    class Step(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, w, h):
+            return F.split(F.concat(w * h + w, 2 * w, dim=0), num_outputs=2, axis=0)
+
+    step, w, h = Step(), leaf([3.0]), nd.zeros((1,))
+    if hybrid:
+        step.hybridize()
+    for expected in (1, 7, 7):  # h is not cut off from its history by hand
+        with autograd.record():
+            y, h = step(w, h)
+        y.backward()
+        assert w.grad.asscalar() == expected
+    with autograd.record():
+        h[:] = 5  # nothing needs its value any more
+        with pytest.raises(mx.MXNetError, match="not in a computational graph"):
+            (h * 2).backward()
+    assert h.asscalar() == 5
+
+
 def test_outside_of_a_graph():
     with pytest.raises(mx.MXNetError, match="not in a computational graph"):
         nd.ones((1,)).backward()

@@ -162,7 +162,7 @@ impl<'a> TapeWalk<'a> {
         };
         let mut entries = Vec::new();
         for head in heads {
-            entries.push(head.entry().filter(|e| !e.is_cleared()).ok_or_else(not_in_graph)?);
+            entries.push(head.entry().ok_or_else(not_in_graph)?);
         }
         walk.find_useful(&entries, only)?;
         for (i, (head, entry)) in heads.iter().zip(&entries).enumerate() {
@@ -454,12 +454,6 @@ impl<'a> TapeWalk<'a> {
         };
         let grads = grads.map_err(|e| e.at_node(&op.name, name))?;
         Ok(grads.into_iter().map(|g| g.map(|g| tape.placed(g))).collect())
-    }
-}
-
-impl TapeEntry {
-    fn is_cleared(&self) -> bool {
-        matches!(&self.node.kind, Kind::Call(slot) if slot.lock().is_none())
     }
 }
 
