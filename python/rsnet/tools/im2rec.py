@@ -86,7 +86,7 @@ def encode(args: argparse.Namespace, line: _Line) -> bytes:
     Raises
     ------
     MXNetError
-        The file cannot be read, or is no image.
+        The file cannot be read, or is not an image.
     """
     number, name, labels = line
     path = os.path.join(args.root, name)
@@ -164,7 +164,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     records.add_argument("--pack-label", action="store_true", help="pack all labels of a line")
     args = parser.parse_args(argv)
     if not os.path.isdir(args.root):
-        parser.error(f"root '{args.root}' is no folder")
+        parser.error(f"invalid root '{args.root}': expected a folder")
     if args.chunks < 1:
         parser.error(f"invalid --chunks {args.chunks}: expected at least 1")
     if args.encoding == ".png" and args.quality > 9:
