@@ -17,16 +17,15 @@ KEPT = re.compile(
 FORMS = {"invalid", "unknown", "_wrong"}
 # Texts of other forms by file. The numbers fall; a new text says "invalid X v: expected ...".
 OTHERS = {
-    "_half_private/base.py": 1, "_half_private/model.py": 1, "_operators/attribute_table.py": 1,
-    "_operators/attributes.py": 2, "_operators/checks.py": 1, "_operators/custom_op.py": 1,
-    "_operators/decorator.py": 2, "_operators/library.py": 2, "_operators/operands.py": 1,
-    "_operators/property_node.py": 1, "_operators/translation.py": 1, "_operators/user/attr.py": 1,
+    "_half_private/base.py": 1, "_half_private/model.py": 1, "_operators/attributes.py": 2,
+    "_operators/custom_op.py": 1, "_operators/decorator.py": 1, "_operators/library.py": 2,
+    "_operators/property_node.py": 1, "_operators/user/attr.py": 1,
     "_operators/user/contexts.py": 1, "_operators/user/definition.py": 1,
-    "_operators/user/gradient.py": 2, "_operators/user/registration.py": 4, "context.py": 1,
+    "_operators/user/gradient.py": 2, "_operators/user/registration.py": 2, "context.py": 1,
     "cuda/_loader.py": 3, "image/functions.py": 1, "image/iterator.py": 2, "io/files.py": 2,
     "optimizer/base.py": 1, "parameter.py": 1, "recordio.py": 1, "sbp.py": 1,
-    "test_utils/compare.py": 4, "test_utils/data.py": 2, "test_utils/digits.py": 1,
-    "test_utils/programs.py": 1, "tools/im2rec.py": 3, "visualization.py": 2,
+    "test_utils/compare.py": 4, "test_utils/data.py": 1, "test_utils/digits.py": 1,
+    "test_utils/programs.py": 1, "tools/im2rec.py": 1,
 }  # fmt: skip
 
 
