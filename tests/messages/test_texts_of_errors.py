@@ -34,7 +34,7 @@ OTHERS = {
 
 
 def literal(node):
-    """The text of an expression, with {} for what is computed; None if it is no text."""
+    """The text of an expression, with {} for what is computed; None if it is not a text."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):

@@ -282,7 +282,7 @@ fn bin_count(p: &HistogramParam, inputs: &[Shape]) -> Result<i64> {
             if count < 1 {
                 return Err(Error::invalid("bin_cnt", count, "1 or more"));
             }
-            // Not the negation: NaN is no range.
+            // Not the negation, which would let NaN through.
             if low.partial_cmp(high) != Some(std::cmp::Ordering::Less) || !(high - low).is_finite()
             {
                 let text = format!("({low}, {high})");
