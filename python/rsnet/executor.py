@@ -26,7 +26,7 @@ __all__ = ["Executor"]
 
 
 def _flag(function: str, is_train: Any) -> bool:
-    """`is_train` as a bool; whoever passes data by position means something else."""
+    """`is_train` as a bool; refuses arrays, which callers used to PyTorch pass by position."""
     if is_train is None or isinstance(is_train, (int, np.bool_, np.integer)):
         return bool(is_train)
     raise TypeError(

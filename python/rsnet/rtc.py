@@ -94,7 +94,7 @@ class CudaModule:
     Parameters
     ----------
     source : str
-        CUDA C++. Kernels that are no templates are declared ``extern "C"``, or are exported.
+        CUDA C++. Kernels that are not templates are declared ``extern "C"``, or are exported.
     options : str or sequence of str
         Options of the compiler, such as ``--use_fast_math``.
     exports : str or sequence of str

@@ -25,7 +25,9 @@ def _shapes(symbol: Symbol, shape: dict[str, tuple[int, ...]] | None) -> dict[st
         warnings.simplefilter("ignore")
         _, outputs, _ = internals.infer_shape(**shape)
     if outputs is None:
-        raise ValueError(f"shapes {shape} do not determine those of all outputs")
+        raise ValueError(
+            f"invalid shapes {shape}: expected those that determine the shape of every output"
+        )
     return dict(zip(internals.list_outputs(), outputs, strict=True))
 
 
@@ -218,7 +220,9 @@ class Network:
         try:
             from graphviz import Digraph
         except ImportError as error:
-            raise ImportError("digraph() requires the package graphviz") from error
+            raise ImportError(
+                "digraph: expected the package graphviz: pip install graphviz"
+            ) from error
         style = {
             "shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034",
             "style": "filled",

@@ -1,7 +1,7 @@
 //! Products of matrices by cuBLAS, NVIDIA's library of linear algebra.
 //!
 //! The library is opened when a kernel that multiplies is first prepared, from where CuPy's wheels
-//! or the system have it, and is no part of what rsnet needs: without it kernels of CUDA source
+//! or the system have it, and rsnet does not require it: without it kernels of CUDA source
 //! multiply. Types and numbers are those of NVIDIA's documentation of cuBLAS.
 
 use super::driver::Address;

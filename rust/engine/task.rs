@@ -14,13 +14,13 @@ type CallSync = unsafe fn(*mut u8, &RunContext) -> Result<()>;
 type CallAsync = unsafe fn(*mut u8, &RunContext, OnComplete);
 
 struct VTable {
-    call: Call,
+    call: CallFn,
     drop: unsafe fn(*mut u8),
     /// True if, for its pusher, the operation ends when its function returns.
     ends_by_returning: bool,
 }
 
-enum Call {
+enum CallFn {
     Sync(CallSync),
     Async(CallAsync),
 }
@@ -47,7 +47,7 @@ struct HandedOff<F>(F);
 
 impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
     const VTABLE: VTable = VTable {
-        call: Call::Sync(call_sync::<F>),
+        call: CallFn::Sync(call_sync::<F>),
         drop: drop_in_place::<F>,
         ends_by_returning: true,
     };
@@ -55,7 +55,7 @@ impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
 
 impl<F: FnOnce(&RunContext, OnComplete)> Closure for Async<F> {
     const VTABLE: VTable = VTable {
-        call: Call::Async(call_async::<F>),
+        call: CallFn::Async(call_async::<F>),
         drop: drop_in_place::<F>,
         ends_by_returning: false,
     };
@@ -137,7 +137,7 @@ impl Task {
 
     /// Returns true if it ends by a token.
     pub(in crate::engine) fn is_asynchronous(&self) -> bool {
-        self.vtable.is_some_and(|v| matches!(v.call, Call::Async(_)))
+        self.vtable.is_some_and(|v| matches!(v.call, CallFn::Async(_)))
     }
 
     /// Returns true if, for the pusher, it ends when its function returns.
@@ -244,8 +244,8 @@ unsafe fn call(
 ) -> Option<Result<()>> {
     match vtable.call {
         // SAFETY: promised by the caller.
-        Call::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
-        Call::Async(call) => {
+        CallFn::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
+        CallFn::Async(call) => {
             let token = token();
             // SAFETY: as above.
             run_to_token(|| unsafe { call(data, run, token) });

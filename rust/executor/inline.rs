@@ -1,8 +1,8 @@
 //! Decides whether work runs inline, on the thread that asks for it.
 //!
-//! Work on few elements takes less time than a task of the engine,
-//! so it runs inline if its arrays are idle. An attempt that declines says why, and the caller
-//! passes that answer on to the push instead of asking again.
+//! Work on few elements takes less time than a task of the engine, so it runs inline if its arrays
+//! are idle. An attempt that declines says why, and the caller passes that answer on to the push
+//! instead of asking again.
 
 use crate::context::Context;
 use crate::engine::{Engine, RunOn, Task, Var};

@@ -227,7 +227,7 @@ impl Prepared<'_> {
         temporaries.complete(&plan, outputs)
     }
 
-    /// Calls the kernel, which is no callback: on `device`, or on the host.
+    /// Calls the kernel, which is not a callback, on `device` or on the host.
     #[inline]
     fn call(&self, call: Call<'_>, device: Option<&Arc<Device>>) -> Result<()> {
         match (&self.kernel.body, device) {

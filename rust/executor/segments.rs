@@ -2,8 +2,8 @@
 //!
 //! A [`Program`] is a plan laid over memory: every node with its kernel, its views and its
 //! requests, cut into segments. Nodes of one device that run native kernels share a segment; a
-//! callback (an operator written in Python) is a segment of its own, because it
-//! completes asynchronously. `segmentation.rs` describes how segments are ordered.
+//! callback (an operator written in Python) is a segment of its own, because it completes
+//! asynchronously. `segmentation.rs` describes how segments are ordered.
 
 use super::arena::Memory;
 use super::call_site;
@@ -34,7 +34,7 @@ pub struct BulkLimits {
 }
 
 impl BulkLimits {
-    /// Is a pass as few segments as can be?
+    /// Returns true if no limit divides a pass.
     pub fn are_off(&self) -> bool {
         [self.inference, self.train_forward, self.train_backward] == [usize::MAX; 3]
     }

@@ -12,7 +12,7 @@ use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A node made ready.
+/// A node that is ready to run.
 pub struct Step {
     pub node: u32,
     pub device: Context,
@@ -26,12 +26,12 @@ pub struct Step {
     /// For a copy to or from a CUDA device: what is copied where.
     pub crossing: Option<(NDArray, NDArray)>,
     pub wants_random: bool,
-    /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it
-    /// gets).
+    /// Auxiliary states that this node must not change, as it is computed again: with each, the
+    /// copy that it changes instead.
     pub spared: Vec<(View, NDArray)>,
-    /// Arrays from outside that it reads and writes; arena bytes are not among them.
+    /// Arrays from outside, not from an arena, that it only reads.
     pub reads: Vec<NDArray>,
-    /// With each: does nothing that was in the array before matter any more?
+    /// Arrays from outside that it writes, each with whether its earlier contents are obsolete.
     pub writes: Vec<(NDArray, bool)>,
     /// The operands (inputs, then outputs) that are arrays from outside, by position.
     pub outside: Vec<(usize, NDArray)>,

@@ -51,7 +51,7 @@ fn refused(what: impl std::fmt::Display) -> Error {
 /// Decodes a file. Neither an orientation nor a colour profile that it has is applied.
 ///
 /// # Errors
-/// The bytes are no image of a known format, are cut short, or are of an image with more than
+/// The bytes are not an image of a known format, are cut short, or hold an image of more than
 /// [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], colour: Colour) -> Result<Picture> {
     guarded(|| {

@@ -144,7 +144,7 @@ impl Chunk {
     /// Sets memory of the chunk's device to zeros.
     ///
     /// # Safety
-    /// `at` is memory of that device of so many bytes, and nothing else uses them meanwhile.
+    /// `at` points to this many bytes of that device, which nothing else uses meanwhile.
     pub unsafe fn zero(&self, at: *mut u8, bytes: usize) -> Result<()> {
         if self.ctx.is_host() {
             // SAFETY: promised by the caller.

@@ -33,7 +33,7 @@ impl OpDef {
         self
     }
 
-    /// Every node holds so many graphs, which its inputs feed.
+    /// Every node holds `count` graphs, which its inputs feed.
     pub fn holds_graphs(mut self, count: usize) -> Self {
         self.bodies = count;
         self

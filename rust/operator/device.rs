@@ -200,7 +200,7 @@ impl Args {
         self.starts.push(at as u16);
         self.words.reserve(size);
         // SAFETY: there is room for the value, with any alignment up to that of words; a value
-        // that is no whole number of words is written over a word that is set.
+        // that does not fill whole words is written over a word that is set.
         unsafe {
             let place = self.words.as_mut_ptr().add(at);
             if const { !size_of::<T>().is_multiple_of(8) } {

@@ -380,7 +380,7 @@ pub unsafe fn read<T: Sized32>(from: *const T) -> Option<(T, usize)> {
         return None;
     }
     let mut copy = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: both have so many bytes; zeroed bytes are a `T`.
+    // SAFETY: both have this many bytes; zeroed bytes are a `T`.
     unsafe {
         let bytes = size.min(size_of::<T>());
         std::ptr::copy_nonoverlapping(from.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), bytes);

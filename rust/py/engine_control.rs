@@ -230,7 +230,7 @@ fn start() {
 /// Raises
 /// ------
 /// TypeError
-///     If `seconds` is no number.
+///     If `seconds` is not a number.
 /// ValueError
 ///     If `seconds` is negative, not a number (NaN), or more than 1e19.
 ///

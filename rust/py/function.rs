@@ -244,8 +244,8 @@ unsafe fn enter(
     }
 }
 
-/// What an object that is no array says when it is used as one, if it says more than that it is
-/// none: it may stand for an array that is not there.
+/// The error that an object raises when it is used as an array, unless that is an `AttributeError`:
+/// the object may stand for an array that does not exist, and says why.
 #[cold]
 fn refused_by(value: &Bound<'_, PyAny>) -> Option<PyErr> {
     let says = |value: &Bound<'_, PyAny>| {

@@ -281,7 +281,7 @@ def test_contract_6_a_partial_write_leaves_the_poison(part):
         PARTS[part](array)
         nd.waitall()
     except ArithmeticError:
-        pass  # the error may be told again; what matters is what follows
+        pass  # the error may be raised again; what matters is what follows
     for read in (array.asnumpy, lambda: (array + 1).asnumpy(), lambda: array[3:].asnumpy()):
         with pytest.raises(ArithmeticError, match="never computed"):
             read()
@@ -361,7 +361,7 @@ def test_contract_7_a_monitor_that_keeps_arena_entries():
     del exe
     for array, copy in zip(kept, copies, strict=True):
         np.testing.assert_array_equal(array.asnumpy(), copy)
-        array[:] = 0  # memory of nobody else: nothing breaks
+        array[:] = 0  # memory that nothing else uses: nothing breaks
 
 
 # ---- 8: waiting for everything -------------------------------------------------------------------

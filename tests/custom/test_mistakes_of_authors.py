@@ -50,7 +50,7 @@ def test_attributes_of_nodes_are_no_parameters(plain):
         (None, lambda x, k=2: x * k, "argument 'k' of the function has a default"),
         (None, lambda x, y: x * y, r"the function takes \(x, y\), expected \(data\)"),
         (Factor, lambda x: x, r"the function takes \(x\), expected \(p, data\)"),
-        (Factor, lambda x, k: x * k, "takes 'k', a field of Factor"),
+        (Factor, lambda x, k: x * k, "takes 'k', a field of Factor: expected p.k"),
     ],
 )
 def test_functions_with_other_arguments_are_refused(param, function, text):

@@ -36,7 +36,7 @@ def call(e, *arrays, **params):
     ],
 )  # fmt: skip
 def test_an_unknown_function_lists_the_near_ones(name, near):
-    with pytest.raises(MXNetError, match=f"unknown attribute {name}, did you mean .*{near}"):
+    with pytest.raises(MXNetError, match=f"unknown attribute '{name}': expected .*{near}"):
         entry().set_attr(name, lambda *a: None)
 
 

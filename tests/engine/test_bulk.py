@@ -70,7 +70,7 @@ def test_a_failure_in_a_bulk_names_the_function_and_stops_the_rest():
     assert any("broken" in n and "test_bulk.py:" in n for n in caught.value.__notes__)
     engine.push_sync(lambda rc: ran.append(3), const_vars=[w])
     engine.wait_for_all()
-    assert ran == [1, 3]  # the error was told, and is over
+    assert ran == [1, 3]  # the error was raised once, and is over
 
 
 def test_waiting_for_oneself_in_a_bulk_is_an_error():

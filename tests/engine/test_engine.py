@@ -406,7 +406,7 @@ def test_a_variable_is_well_again_once_its_error_is_raised():
     with pytest.raises(KeyError, match="first"):
         engine.wait_for_var(b)
     assert ran == []
-    # The chain has one error, and it has been told.
+    # The chain has one error, and it has been raised.
     engine.wait_for_var(a)
     engine.push_sync(lambda context: ran.append("runs"), mx.cpu(), [a], [b])
     engine.wait_for_var(b)

@@ -7,7 +7,7 @@ from networks import arr, mlp, nd, rng, sym
 import rsnet as mx
 from rsnet.base import MXNetError
 
-# ---- the main road -----------------------------------------------------------------------------
+# ---- binding, running, training -----------------------------------------------------------------
 
 
 def test_an_mlp_trains():

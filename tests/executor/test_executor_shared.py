@@ -195,7 +195,7 @@ def test_one_executor_serves_many_threads(workers):
 
 
 def in_threads(count, work):
-    """Runs `work(i)` in so many threads; raises what one of them raised."""
+    """Runs `work(i)` in this many threads; raises what one of them raised."""
     errors = []
 
     def run(i):

@@ -147,7 +147,7 @@ def test_what_was_declared_is_given(declared, wanted):
 @pytest.mark.parametrize("wanted", [[4], [2, 2]])
 def test_more_than_was_declared_is_refused(wanted):
     name = asks([("temp_space", 12)], wanted)
-    with pytest.raises(mx.MXNetError, match="bytes, and .* are left of the 12 .* declared") as e:
+    with pytest.raises(mx.MXNetError, match="bytes: expected .* left of the 12 .* declared") as e:
         getattr(mx.nd, name)(X).wait_to_read()
     assert any(name in note for note in e.value.__notes__)
 

@@ -86,7 +86,7 @@ def used():
 
 
 def taken(size):
-    """What the pool takes for an array of so many bytes."""
+    """What the pool takes for an array of this many bytes."""
     before = used()
     array = nd.zeros((size,), dtype="uint8") if size else None
     size = used() - before

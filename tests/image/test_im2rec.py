@@ -79,6 +79,6 @@ def test_what_cannot_be_packed_is_left_out(folder, capsys):
 def test_the_command_line(folder):
     command = [sys.executable, "-m", "rsnet.tools.im2rec"]
     done = subprocess.run([*command, "x", str(folder / "nosuch")], capture_output=True, text=True)
-    assert done.returncode == 2 and "is no folder" in done.stderr
+    assert done.returncode == 2 and "nosuch': expected a folder" in done.stderr
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
     assert "--pass-through" in done.stdout

@@ -1,4 +1,4 @@
-"""Who is told of a failure, of a signal, of an operation: the one it concerns, and once."""
+"""Failures, signals and events of operations are reported once, to the call that they concern."""
 
 import threading
 

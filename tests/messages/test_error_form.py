@@ -169,7 +169,7 @@ CALLS = {
     "name of an operator": (
         lambda: op.register(3), TypeError, ("register", "name of an operator", "3", "a string"),
     ),
-    "name that is no identifier": (
+    "name that is not an identifier": (
         lambda: op.op("a b"), ValueError,
         ("op", "name of an operator", "'a b'", "the name of a function"),
     ),

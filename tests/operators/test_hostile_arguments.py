@@ -1,8 +1,8 @@
 """Hostile programs: nothing that Python code can pass or do may abort, hang, leak or lie.
 
-`hostile.py` calls every operator with arguments that are wrong in all the ways it knows; here every
-so many of its calls are made. `python tests/support/hostile.py JOURNAL 0 1 1000000000` makes them
-all.
+`hostile.py` calls every operator with arguments that are wrong in all the ways it knows; here some
+of its calls are made, at even distances. `python tests/support/hostile.py JOURNAL 0 1 1000000000`
+makes them all.
 """
 
 import os

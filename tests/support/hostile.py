@@ -6,7 +6,7 @@ own.
 Every call is a valid one of `cases.py` with one or two things made wrong: a parameter (huge,
 negative, not a number, text, of the wrong type), an array (another shape, dtype, or full of NaN),
 or their number. The calls are the same in every run. Before each one its number and text go to the
-journal, so that whoever started the program knows which call it died in; what should not have
+journal, so that the process that started it knows which call it died in; what should not have
 happened is written there as well. Calls START, START + STEP, ... below STOP are made.
 """
 

@@ -144,7 +144,7 @@ def test_the_names_of_csv_are_those_of_a_module_and_its_rows_have_numbers(tmp_pa
 def test_integers_of_csv_have_integers_as_labels(tmp_path):
     data, label = tmp_path / "x.csv", tmp_path / "y.csv"
     data.write_text("1\n2\n")
-    label.write_text("16777217\n3\n")  # the first is no float32
+    label.write_text("16777217\n3\n")  # float32 cannot hold the first
     files = {"data_csv": str(data), "label_csv": str(label), "data_shape": (1,)}
     batches = mx.io.CSVIter(batch_size=2, dtype="int32", **files)
     assert {d.dtype for d in batches.provide_data + batches.provide_label} == {np.int32}

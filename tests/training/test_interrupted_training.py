@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 
 def trained(batches=None, context=None, failing=False):
-    """A module after so many batches: the data ends there, or a callback raises."""
+    """A module after this many batches: the data ends there, or a callback raises."""
     module = mx.mod.Module(network(), context=context or mx.cpu())
     rows = len(X) if batches is None or failing else 8 * batches
     data = mx.io.NDArrayIter(X[:rows], Y[:rows], batch_size=8)

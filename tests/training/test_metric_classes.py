@@ -149,7 +149,7 @@ def test_arrays_by_name():
 
 
 def test_labels_that_are_no_number():
-    """NaN is no class: wrong for a share of correct rows, an error where its probability counts."""
+    """NaN is not a class: wrong in a share of rows, an error where its probability counts."""
     label, pred = mx.nd.array([0, np.nan]), mx.nd.array([[0.9, 0.1], [0.9, 0.1]])
     for name in ("acc", mx.metric.TopKAccuracy(2)):
         metric = mx.metric.create(name)

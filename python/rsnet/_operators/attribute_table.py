@@ -105,7 +105,7 @@ def check_attribute(operator: str, name: Any, value: Any) -> None:
         by_lower = {known.lower(): known for known in (*FORMS, *KERNELS) if known[0] == "F"}
         near = difflib.get_close_matches(name.lower(), by_lower, n=3)
         listed = ", ".join(by_lower[n] for n in near) or ", ".join(by_lower.values())
-        raise fail(operator, f"unknown attribute {name}, did you mean {listed}?")
+        raise fail(operator, f"unknown attribute '{name}': expected one of: {listed}")
     if not callable(value):
         raise invalid(operator, f"attribute {name}", value, "a function", TypeError)
 

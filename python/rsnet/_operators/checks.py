@@ -138,8 +138,11 @@ def check_defaults(operator: str, function: Any) -> None:
     if code is None or not function.__defaults__:
         return
     name = code.co_varnames[code.co_argcount - 1]
-    hint = "parameters of an operator come from param="
-    raise fail(operator, f"the argument '{name}' of the function has a default: {hint}")
+    raise fail(
+        operator,
+        f"the argument '{name}' of the function has a default: expected none, as parameters of an "
+        "operator come from param=",
+    )
 
 
 def warn_of_replacing(what: str, new: str) -> None:

@@ -160,8 +160,11 @@ def _check_no_fields(name: str, f: Any, param: type[Parameter]) -> None:
     code = getattr(f, "__code__", None)
     for taken in code.co_varnames[: code.co_argcount] if code is not None else ():
         if taken in param._names:
-            struct = f"the first argument is the {param.__name__}, which has it"
-            raise fail(name, f"the function takes '{taken}', a field of {param.__name__}: {struct}")
+            raise fail(
+                name,
+                f"the function takes '{taken}', a field of {param.__name__}: expected p.{taken}, "
+                "of the first argument",
+            )
 
 
 def _decorated(name: str) -> Entry:

@@ -50,10 +50,10 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     Raises
     ------
     OSError
-        There is no such file, or the system cannot load it. (It is an MXNetError, too.)
+        The file does not exist, or the system cannot load it; the error is an MXNetError, too.
     rsnet.MXNetError
-        It is no library of rsnet operators, was compiled for another version of the interface, an
-        operator is described wrongly, or a name is taken.
+        It is not a library of rsnet operators, was compiled for another version of the interface,
+        describes an operator wrongly, or a name is taken.
 
     Examples
     --------

@@ -80,9 +80,9 @@ class TempSpace:
             wanted = space.size * np.dtype(space.dtype).itemsize
             if wanted > self._left:
                 raise MXNetError(
-                    f"get_space({shape!r}, {np.dtype(dtype).name!r}) takes {wanted} bytes, and "
-                    f"{self._left} are left of the {self._declared} that the operator declared as "
-                    "its temp_space"
+                    f"get_space({shape!r}, {np.dtype(dtype).name!r}): invalid size of {wanted} "
+                    f"bytes: expected at most {self._left}, which are left of the "
+                    f"{self._declared} that the operator declared as its temp_space"
                 )
             self._left -= wanted
         return space

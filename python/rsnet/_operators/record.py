@@ -39,7 +39,7 @@ class OperatorRecord:
         return self.attributes.get(name, (0, default))[1]
 
     def number(self, what: str, n: Any, least: int) -> int:
-        """``n`` if there can be so many operands."""
+        """``n`` as an int, if an operator may have that many operands."""
         if is_integer(n, least):
             return int(n)
         any_number = f", or op.kVarg ({kVarg}) for any number" if "inputs" in what else ""

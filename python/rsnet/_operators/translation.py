@@ -137,8 +137,11 @@ class Translation:
         """How many inputs a call has, by the parameter that counts them."""
         key = self.record.key_var_num_args
         if key is None:
-            counts = "name the parameter that counts them with set_key_var_num_args"
-            raise fail(self.name, f"the number of inputs is op.kVarg (any number): {counts}")
+            raise fail(
+                self.name,
+                "any number of inputs (op.kVarg): expected the name of the parameter that counts "
+                "them, by set_key_var_num_args",
+            )
         n = getattr(attrs.parsed, key, None)
         if n is None:
             n = attrs.dict.get(key)

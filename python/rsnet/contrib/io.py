@@ -29,7 +29,7 @@ class DataLoaderIter(DataIter):
     Raises
     ------
     ValueError
-        The loader has no batch, or its batches are no pairs.
+        The loader has no batch, or its batches are not pairs.
     """
 
     def __init__(

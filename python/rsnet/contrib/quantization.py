@@ -145,7 +145,7 @@ class _Rewriting:
         return self.integer[entry]
 
     def constant(self, entry: Entry) -> list[Entry]:
-        """A parameter as int8: it is quantised now; what is no parameter, in the graph."""
+        """The entry as int8: parameters are quantised now, anything else by a node of the graph."""
         node = self.old[entry[0]]
         name = node["name"]
         if node["op"] != "null" or name not in self.params:

@@ -40,7 +40,7 @@ FOLDER = Path(__file__).parent / "kernels"
 #: The variable that names a file whose function ``load`` takes the place of CuPy.
 LOADER_VARIABLE = "RSNET_CUDA_LOADER"
 
-#: What the compiler is told. CuPy adds ``-ftz=true``, after which no option counts: float32
+#: Options of the compiler. CuPy adds ``-ftz=true``, after which no option counts: float32
 #: numbers below 1.2e-38 are 0.
 OPTIONS = ("-std=c++17",)
 
@@ -74,7 +74,7 @@ def program(source: str, definitions: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA source of a program, with what its compiler is told."""
+    """CUDA source of a program, with the options of its compiler."""
 
     text: str
     #: Names of C++ that functions are loaded by; without any, those of C.

@@ -112,7 +112,7 @@ class HybridBlock(Block):
         backend : str, optional
             None: rsnet has one backend.
         clear : bool
-            Compose the graph anew at the next call? It is composed anew in any case.
+            Accepted for compatibility: the graph is composed again at the next call in any case.
         memory_limit : int or str, optional
             The most bytes for intermediate results of the block's graph, for each combination of
             input shapes: values are computed again in the backward pass, as far as the limit
@@ -469,7 +469,7 @@ def _within(error: MXNetError, block: Block) -> MXNetError:
 
 
 def _note_dtypes(error: MXNetError, arrays: dict[str, Any]) -> None:
-    """Lets an error about dtypes tell those of all operands, the first of each kind by name."""
+    """Adds the dtypes of all operands to an error about dtypes, the first of each by name."""
     if not isinstance(error, MXTypeError) or hasattr(error, "block"):
         return
     kinds: dict[str, str] = {}

@@ -55,7 +55,7 @@ class Parameter(CopiesByDevice):
     lr_mult, wd_mult : float
         Factors on learning rate and weight decay.
     init : Initializer or str, optional
-        How to fill it; by default as `initialize` is told.
+        How to fill it; by default the initializer that `initialize` is given.
     allow_deferred_init : bool
         May `initialize` be called while the shape is unknown?
     differentiable : bool
@@ -297,7 +297,7 @@ class Parameter(CopiesByDevice):
             raise DeferredInitializationError(
                 f"Parameter '{self.name}' has no values yet: initialization is deferred to the "
                 "first call of the network, from which its shape is expected. Arguments such as "
-                "in_units and in_channels tell it before"
+                "in_units and in_channels make it known before"
             )
         raise RuntimeError(
             f"Parameter '{self.name}' has not been initialized: expected initialize of its block "

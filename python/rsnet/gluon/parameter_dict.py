@@ -151,7 +151,7 @@ class ParameterDict:
         KeyError
             It is not there, and no value is given.
         AssertionError
-            What is there is no constant, or has another value.
+            The name is that of a Parameter, or of a constant with another value.
         """
         name = self.prefix + name
         param = self._find(name)

@@ -128,8 +128,8 @@ class SymbolBlock(HybridBlock):
         return names
 
     def _make_params(self, out: sym.Symbol, given: set[str]) -> None:
-        """A parameter for every variable of the symbol that is no input. Their initializers are
-        those of `initialize`: an attribute `__init__` may be an operator's, which all of its
+        """A parameter for every variable of the symbol that is not an input. Their initializers
+        are those of `initialize`: an attribute `__init__` may be an operator's, which all of its
         variables have.
         """
         arguments = out.list_arguments()

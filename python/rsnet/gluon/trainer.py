@@ -39,7 +39,7 @@ class Trainer:
     Raises
     ------
     ValueError
-        `params` are no parameters.
+        `params` holds something else than Parameters.
     RuntimeError
         A parameter is not initialised, or parameters are on different devices.
 

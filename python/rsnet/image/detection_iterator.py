@@ -34,7 +34,7 @@ class ImageDetIter(ImageIter):
     Raises
     ------
     MXNetError
-        A label is none of this form.
+        A label does not have this form.
     """
 
     def __init__(
@@ -184,7 +184,9 @@ class ImageDetIter(ImageIter):
         mean: Any = None,
         std: Any = None,
         clip: bool = True,
-        **kwargs: Any,
+        waitKey: Any = None,
+        window_name: str = "draw_next",
+        id2labels: Any = None,
     ) -> Iterator[np.ndarray]:
         """Images (H, W, 3) with the boxes drawn, one after the other.
 
@@ -198,6 +200,8 @@ class ImageDetIter(ImageIter):
             Undo a normalisation; True stands for ImageNet's.
         clip : bool
             Cut values to 0 to 255.
+        waitKey, window_name, id2labels
+            Accepted for compatibility: no window is opened, and no names are drawn.
         """
         from .augmenters import statistics
 

@@ -37,7 +37,7 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: NDArray | None =
     Raises
     ------
     ValueError
-        The bytes are no image, or not all of one.
+        The bytes are not an image, or only a part of one.
 
     Notes
     -----
@@ -82,7 +82,7 @@ def imread(
     Raises
     ------
     MXNetError
-        The file cannot be read, or is no image; the message names it.
+        The file cannot be read, or is not an image; the message names it.
     """
     try:
         with open(filename, "rb") as file:

@@ -31,7 +31,7 @@ def read_idx(path: str) -> np.ndarray:
     Raises
     ------
     MXNetError
-        The file cannot be read, is no idx file, or is too short.
+        The file cannot be read, is not an idx file, or is too short.
     """
     try:
         with open(path, "rb") as file:
@@ -238,7 +238,7 @@ class CSVIter(_RoundIter):
     Raises
     ------
     MXNetError
-        A file cannot be read, has a row of another length, or text that is no number.
+        A file cannot be read, has a row of another length, or text that is not a number.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class LibSVMIter(_RoundIter):
     Raises
     ------
     MXNetError
-        A file cannot be read, an index is out of range, or text is no number.
+        A file cannot be read, an index is out of range, or text is not a number.
     """
 
     def __init__(

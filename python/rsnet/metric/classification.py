@@ -167,7 +167,7 @@ class Perplexity(PairMetric):
         check_label_shapes(label, rows)
         kept = slice(None) if self.ignore_label is None else label != self.ignore_label
         label, rows = label[kept], rows[kept]
-        # As in MXNet, a label that is no class counts as the nearest one.
+        # As in MXNet, a label that is not a class counts as the nearest one.
         chosen = rows[numpy.arange(label.size), label.clip(0, rows.shape[-1] - 1)]
         self._add(float(-numpy.log(numpy.maximum(1e-10, chosen)).sum()), label.size)
 

@@ -166,7 +166,7 @@ def descs_of_batch(
     ValueError
         The batch has another number of data arrays.
     TypeError
-        It is no batch.
+        It is not a batch.
     """
     if isinstance(batch, (NDArray, np.ndarray)) or not hasattr(batch, "data"):
         kind = type(batch).__name__

@@ -25,7 +25,7 @@ def split_batch(batch_size: int, work_load_list: Sequence[float]) -> list[slice]
     Raises
     ------
     ValueError
-        A device would have no rows, or the loads are no shares.
+        A device would have no rows, or a load is negative, or all are 0.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class PandasLogger:
     batch_size : int
         Rows of a batch, for the speed.
     frequent : int
-        A row of `train_df` is written every so many batches, and the metric begins anew.
+        A row of `train_df` is written, and the metric reset, every this many batches.
 
     Raises
     ------
@@ -305,7 +305,7 @@ class LiveLearningCurve(_MetricChart):
     display_freq : float
         Seconds between drawings.
     frequent : int
-        A point every so many batches of training.
+        A point is drawn every this many batches of training.
 
     Raises
     ------

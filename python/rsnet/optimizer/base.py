@@ -184,7 +184,7 @@ class Optimizer:
         Raises
         ------
         TypeError
-            It is no number.
+            It is not a number.
         UserWarning
             If a scheduler decides it.
         """

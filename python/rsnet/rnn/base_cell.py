@@ -109,7 +109,9 @@ class BaseRNNCell:
 
     @property
     def params(self) -> RNNParams:
-        """The parameters; a cell that others may share them with."""
+        """The parameters. Reading them marks them as shared, so that cells over this one keep
+        them apart from their own.
+        """
         self._own_params = False
         return self._params
 
@@ -218,7 +220,7 @@ class BaseRNNCell:
         Raises
         ------
         ValueError
-            As many inputs as steps are expected.
+            The number of inputs is not `length`, or a symbol has several outputs.
         """
         self.reset()
         steps = split_time(length, inputs, layout)

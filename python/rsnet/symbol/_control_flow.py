@@ -54,7 +54,7 @@ class _Scope(AttrScope):
         return _Part(Symbol(body), [Symbol(o) if number is None else number for number, o in pairs])
 
     def inside(self, symbol: Symbol) -> Symbol:
-        """`symbol`, or its identity if it is no node of the subgraph."""
+        """`symbol`, or its identity if it is not a node of the subgraph."""
         is_node = symbol._handle.children() is not None
         if is_node and symbol.attr(_MARK) == self.name:
             return symbol

@@ -278,7 +278,7 @@ def _known_shapes(where: str, given: dict[str, Any]) -> dict[str, tuple[int, ...
 def _facts(
     where: str, given: dict[str, Any], type_dict: dict[str, Any] | None, ctx: Any, group2ctx: Any
 ) -> tuple[dict[str, Any], dict[str, Any], Any, Any, bool]:
-    """What the core is told: shapes and dtypes by name, devices, and whether 0 is an extent."""
+    """What the core is given: shapes and dtypes by name, devices, and whether 0 is an extent."""
     shapes = {k: to_core_shape(v) for k, v in _known_shapes(where, given).items()}
     types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
     return shapes, types, ctx, group2ctx or None, is_np_shape()

@@ -26,8 +26,8 @@ def create(
     bodies: Sequence[Symbol] = (),
 ) -> Symbol:
     """A symbol of operator `op` over the given inputs; what is missing becomes variables. `bodies`
-    are the graphs that its node holds. Values in `attr` that are no strings are stored as
-    parameters are.
+    are the graphs that its node holds. Values in `attr` that are not strings are stored
+    as parameters are.
     """
     if name is not None and not isinstance(name, str):
         raise TypeError(f"{op}: invalid name {name!r}: expected a str")

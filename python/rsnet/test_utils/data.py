@@ -48,7 +48,7 @@ def rand_ndarray(
 ) -> NDArray:
     """Uniform in [-1, 1)."""
     if stype != "default":
-        raise NotImplementedError(f"storage type {stype!r}: only 'default' is there")
+        raise NotImplementedError(f"invalid stype {stype!r}: expected 'default'")
     data = np.random.uniform(-1, 1, shape)
     if modifier_func is not None:
         data = assign_each(data, modifier_func)

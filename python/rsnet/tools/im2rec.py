@@ -62,7 +62,7 @@ def make_list(args: argparse.Namespace) -> None:
     """  # fmt: skip
     lines = list(list_image(args.root, args.recursive, [e.lower() for e in args.exts]))
     if not lines:
-        raise SystemExit(f"{args.root} holds no file of {args.exts}")
+        raise SystemExit(f"invalid root '{args.root}': expected files of {args.exts}")
     if args.shuffle:
         random.Random(100).shuffle(lines)
     size = (len(lines) + args.chunks - 1) // args.chunks
@@ -86,7 +86,7 @@ def encode(args: argparse.Namespace, line: _Line) -> bytes:
     Raises
     ------
     MXNetError
-        The file cannot be read, or is no image.
+        The file cannot be read, or is not an image.
     """
     number, name, labels = line
     path = os.path.join(args.root, name)
@@ -164,7 +164,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     records.add_argument("--pack-label", action="store_true", help="pack all labels of a line")
     args = parser.parse_args(argv)
     if not os.path.isdir(args.root):
-        parser.error(f"root '{args.root}' is no folder")
+        parser.error(f"invalid root '{args.root}': expected a folder")
     if args.chunks < 1:
         parser.error(f"invalid --chunks {args.chunks}: expected at least 1")
     if args.encoding == ".png" and args.quality > 9:
@@ -189,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     start = "" if is_folder else os.path.basename(args.prefix)
     names = [n for n in sorted(os.listdir(folder)) if n.startswith(start) and n.endswith(".lst")]
     if not names:
-        raise SystemExit(f"there is no list file {args.prefix}*.lst: make one with --list")
+        raise SystemExit(f"no file {args.prefix}*.lst: expected a list, which --list makes")
     try:
         return int(any([make_record(args, os.path.join(folder, name)) for name in names]))
     except MXNetError as error:  # of a list: images are left out one by one

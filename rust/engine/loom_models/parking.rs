@@ -48,12 +48,12 @@ fn loom_no_worker_sleeps_while_a_task_is_queued() {
 fn loom_an_injected_task_wakes_a_sleeper() {
     check(2, || {
         let shared = Arc::new((Queues::new(2), IdleWorkers::new(), AtomicUsize::new(0)));
-        let workers = [0, 1].map(|lane| {
+        let workers = [0, 1].map(|worker| {
             let shared = shared.clone();
-            shared.0.register(lane);
+            shared.0.register(worker);
             thread::spawn(move || {
                 let (queues, sleep, left) = &*shared;
-                let (me, mut consumer) = (Parker::current(), Consumer::new(lane));
+                let (me, mut consumer) = (Parker::current(), Consumer::new(worker));
                 while left.load(Ordering::Acquire) < 2 {
                     match queues.pop(&mut consumer, |_| ()) {
                         Some(_) if left.fetch_add(1, Ordering::AcqRel) == 1 => {

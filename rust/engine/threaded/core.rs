@@ -38,8 +38,8 @@ pub struct Core {
     pub push: CachePadded<Lock<PushState>>,
     pub returned: ReturnedSlots,
     pub inline_slot: CachePadded<InlineSlot>,
-    /// Tasks completed, by worker; those completed off the workers apart, and those in the inline
-    /// slot by that.
+    /// Tasks that each worker has completed; `completed_off_worker` and `inline_slot` count the
+    /// others.
     pub completed: Box<[CachePadded<AtomicU64>]>,
     pub completed_off_worker: CachePadded<AtomicU64>,
     pub watch: CompletionWaiters,

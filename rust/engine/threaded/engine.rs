@@ -201,16 +201,16 @@ impl Engine for ThreadedEngine {
             return false; // the caller pushes instead, which keeps the gathered operations together
         }
         let state = self.core.lock();
-        let quiet = self.core.slow_path.load(Ordering::Relaxed) & !slow_path::CALL_SITES == 0
+        let idle = self.core.slow_path.load(Ordering::Relaxed) & !slow_path::CALL_SITES == 0
             && reads.iter().all(|&v| self.is_idle(&state, v, WaitKind::Read))
             && writes.iter().all(|&v| self.is_idle(&state, v, WaitKind::All));
-        if quiet {
+        if idle {
             f();
             for v in writes {
                 self.core.versions.advance(v.0 as u32);
             }
         }
-        quiet
+        idle
     }
 
     fn version(&self, var: Var) -> u64 {

@@ -128,9 +128,8 @@ pub fn run(
 }
 
 impl Walk<'_> {
-    /// The inputs whose values node `id` reads: position and entry. Inputs of
-    /// which it needs only the shape are left out: they are not uses, so their memory may already
-    /// be overwritten.
+    /// The inputs whose values node `id` reads: position and entry. Inputs of which it needs only
+    /// the shape are left out: they are not uses, so their memory may already be overwritten.
     fn inputs_read(&self, id: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let node = &self.graph.nodes[id];
         let ignored = node.op.as_ref().map(|op| op.ignores.to_vec(&node.attrs));

@@ -39,8 +39,8 @@ impl Mirror {
             if is_forced(node) {
                 return true;
             }
-            let dear = node.op.as_ref().is_some_and(|op| op.expensive);
-            let Some(step) = step.filter(|_| !dear) else { return false };
+            let is_expensive = node.op.as_ref().is_some_and(|op| op.expensive);
+            let Some(step) = step.filter(|_| !is_expensive) else { return false };
             cheap += 1;
             !cheap.is_multiple_of(step.max(1))
         });

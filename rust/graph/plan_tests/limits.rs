@@ -152,7 +152,7 @@ proptest! {
         let names = symbol.list_arguments();
         let mut request = request(&symbol, &[], OpReq::Write);
         let known = ["a", "b", "c"].into_iter().filter(|n| names.contains(&(*n).into()));
-        // Sizes that are no multiple of a line.
+        // Sizes that are not multiples of a cache line.
         request.shapes = known.map(|n| (n.to_owned(), Shape::new(&[5, 6]))).collect();
         if split {
             request.group2ctx = Some(Default::default());

@@ -12,9 +12,9 @@ use std::ops::Range;
 
 /// Groups that are laid out at once.
 const ROUND: usize = 1 << 20;
-/// Groups that are copied at once; what follows a run is copied, too, and overwritten.
+/// Groups copied at once. A copy may go beyond the end of its run; the next run overwrites that.
 const BLOCK: usize = 8;
-/// Tasks that are wanted of a round.
+/// A round of fewer tasks splits its filters, too.
 const TASKS: usize = 16;
 
 /// Positions of the output that follow one another in a grid.

@@ -48,7 +48,7 @@ proptest! {
         stride in [1usize..3, 1usize..4, 1usize..4],
         pad in [0usize..2, 0usize..3, 0usize..4],
         full in [0usize..2, 0usize..2, 0usize..2],
-        // Few values, so that maxima are equal, and some that are no numbers.
+        // Few values, so that maxima are equal, and some NaN.
         levels in 2usize..9, odd in 0usize..3, seed: u64,
     ) {
         let mut pool =

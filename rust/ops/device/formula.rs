@@ -37,8 +37,7 @@ pub fn row(name: &str, functions: &[(&str, Option<Formula>)]) -> String {
 }
 
 /// The kernels of one operand: of floating-point numbers (integers in double precision), and of
-/// whole numbers where the row has a formula for them. `tensor` is
-/// an array whose dtype all have.
+/// whole numbers where the row has a formula for them. `tensor` is an array whose dtype all have.
 pub fn unary_kernels(name: &str, tensor: &str, formulas: &[Option<Formula>; 3]) -> Vec<Kernel> {
     let [value, _, whole] = *formulas;
     let text = row(name, &[("value", value), ("whole", whole)]);

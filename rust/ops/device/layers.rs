@@ -1,4 +1,4 @@
-//! Layers that are no products: activations, softmax, dropout.
+//! Layers that do not multiply matrices: activations, softmax, dropout.
 
 use super::formula::{Formula, unary_kernels, unary_slope_kernel};
 use super::{FLOATS, KernelsOf, add, kernel, too_many_axes, wanted};

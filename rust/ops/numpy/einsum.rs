@@ -1,5 +1,5 @@
-//! `einsum` and `tensordot`, and the plans of the cases of `dot` and `matmul` that are no product
-//! of two matrices.
+//! `einsum` and `tensordot`, and the plans of the cases of `dot` and `matmul` that are not the
+//! product of two matrices.
 
 use super::contraction::{Label, Plan, PlanFn, by_plan, infer_shape};
 use super::{kernel, only, text};

@@ -217,7 +217,8 @@ fn bits() -> Vec<OpDef> {
     all
 }
 
-/// The nearest number of so many decimals; of two equally near ones that with an even last digit.
+/// The nearest number with this many decimals; of two equally near ones the one with an even last
+/// digit.
 fn around(x: f64, decimals: i32) -> f64 {
     let unit = 10f64.powi(decimals.saturating_abs());
     match decimals {

@@ -1,7 +1,7 @@
 //! Elements in other places: `rot90`, `roll`, `diagflat`, `pad`.
 //!
-//! What is no walk with steps has, for each element of the output, the place of the input's element
-//! that it is. The gradient adds up what arrives at the places.
+//! An operator that does not step evenly through its input has, for each element of the output, the
+//! place of the input's element that it copies. The gradient adds up what was copied from a place.
 
 use super::{kernel, text};
 use crate::dtype::Element;
@@ -257,8 +257,8 @@ fn padded(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     Ok(from.dims().iter().zip(margins).map(sum).collect())
 }
 
-/// The element of a row of `n` in place `i` counted from its start, `None` where it is no copy of
-/// one by its place alone.
+/// The element of a row of `n` that place `i` of the padded row copies, counted from the row's
+/// start; `None` where the margin does not copy elements by their places.
 fn reflected(mode: Margin, i: i64, n: i64) -> Option<i64> {
     match mode {
         _ if (0..n).contains(&i) => Some(i),

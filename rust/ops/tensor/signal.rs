@@ -59,7 +59,7 @@ fn transform(call: &Call<'_>, inverse: bool) -> Result<()> {
             for r in rows {
                 for (j, value) in row.iter_mut().enumerate() {
                     let at = (r * n + j) * given;
-                    // SAFETY: inference gave the input so many elements.
+                    // SAFETY: inference gave the input this many elements.
                     let part = |i: usize| Element::to_f64(unsafe { *from.at(at + i) });
                     *value = Complex { re: part(0), im: if inverse { part(1) } else { 0.0 } };
                 }
@@ -282,7 +282,7 @@ fn bin_count(p: &HistogramParam, inputs: &[Shape]) -> Result<i64> {
             if count < 1 {
                 return Err(Error::invalid("bin_cnt", count, "1 or more"));
             }
-            // Not the negation: NaN is no range.
+            // Not the negation, which would let NaN through.
             if low.partial_cmp(high) != Some(std::cmp::Ordering::Less) || !(high - low).is_finite()
             {
                 let text = format!("({low}, {high})");

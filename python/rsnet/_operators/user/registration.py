@@ -121,13 +121,19 @@ def define(
             raise fail(name, f"invalid name '{n}': expected every name once, and not tmp_buffer")
     for arg in d.inputs:
         if d.variable and arg.name in ("num_args", "arg_counts"):
-            counts = "which counts the arrays of every input: expected another"
-            raise fail(name, f"invalid name '{arg.name}' of an input, {counts}")
+            raise fail(
+                name,
+                f"invalid name '{arg.name}' of an input: expected another, as it counts the arrays "
+                "of every input",
+            )
     for key, declared in d.attrs.items():
         argument_name(f"{name}: attrs", key)
         if key in RESERVED:
-            use = "for which a call has a use of its own: expected another"
-            raise fail(name, f"invalid name '{key}' of an attribute, {use}")
+            raise fail(
+                name,
+                f"invalid name '{key}' of an attribute: expected another, as every call has a "
+                "keyword of this name",
+            )
         if not isinstance(declared, Attr):
             raise invalid(name, f"attribute '{key}'", declared, "an op.Attr")
     d.check_defaults()

@@ -38,7 +38,7 @@ class SVRGModule(Module):
     Raises
     ------
     TypeError
-        `update_freq` is no integer.
+        `update_freq` is not an integer.
     ValueError
         It is below 1.
 

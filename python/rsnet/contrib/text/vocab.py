@@ -19,9 +19,9 @@ class Vocabulary:
     counter : collections.Counter, optional
         How often each token was seen.
     most_freq_count : int, optional
-        At most so many tokens of `counter`.
+        Take at most this many tokens of `counter`, the most frequent ones; all if None.
     min_freq : int
-        Only tokens that were seen at least so often.
+        Take only tokens that were seen at least this often.
     unknown_token : str
     reserved_tokens : list of str, optional
         Such as padding and ends of sentences.

@@ -200,7 +200,7 @@ class DataLoader:
                 workers.forget(ahead)
 
     def refresh(self) -> None:
-        """Accepted for compatibility: every iteration reads the data set anew."""
+        """Accepted for compatibility: every iteration reads the data set again."""
 
     def clean(self) -> None:
         """Accepted for compatibility: nothing is loaded ahead between two iterations."""

@@ -236,9 +236,6 @@ def _at_end(F: Any, history: Any, valid_length: Any) -> Any:
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """Base of recurrent cells that are hybrid; a subclass defines `hybrid_forward`."""
 
-    def __init__(self, prefix: str | None = None, params: Any = None) -> None:
-        super().__init__(prefix=prefix, params=params)
-
     def _step_name(self) -> str:
         return f"t{self._counter}_"
 

@@ -112,7 +112,7 @@ std::enable_if_t<std::is_floating_point_v<T>, std::string> to_text(T value) {
   out << value;
   return out.str();
 }
-// Reads what to_text writes, whatever the locale of the process; false if it is no number.
+// Reads what to_text writes, whatever the locale of the process; false if it is not a number.
 inline bool parse_real(const std::string& text, double* value) {
   static const locale_t classic = newlocale(LC_ALL_MASK, "C", static_cast<locale_t>(nullptr));
   char* end = nullptr;

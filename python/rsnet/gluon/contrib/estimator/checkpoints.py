@@ -202,7 +202,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
     Raises
     ------
     ValueError
-        `monitor` is no metric; an unknown mode.
+        `monitor` is not a metric, or the mode is unknown.
     """
 
     def __init__(

@@ -213,7 +213,7 @@ struct Parameter {
       field->Set(self, attr.dflt);
     }
   }
-  // As Init; returns what is no parameter.
+  // As Init; returns the arguments that are not parameters.
   template <typename Container>
   std::vector<std::pair<std::string, std::string>> InitAllowUnknown(const Container& kwargs) {
     Init(kwargs);

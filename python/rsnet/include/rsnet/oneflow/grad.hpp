@@ -204,8 +204,8 @@ class Gradient : public Context {
     std::string op = value.substr(0, value.rfind('/'));
     auto made = made_.find(op);
     if (made == made_.end()) {
-      throw rsnet::Failure("'" + value + "' is no value of this gradient (an operator of the older "
-                           "style has to be passed to AddOp)");
+      throw rsnet::Failure("invalid value '" + value + "': expected one of this gradient (an operator of "
+                           "the older style has to be passed to AddOp)");
     }
     Begin(op);
     Make(made->second);
