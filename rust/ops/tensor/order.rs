@@ -205,7 +205,7 @@ fn sorts() -> Vec<OpDef> {
 pub fn top_count(p: &TopkParam, len: usize) -> Result<usize> {
     let k = if p.k < 1 { len } else { p.k as usize };
     if k > len {
-        return Err(Error::value(format!("topk asks for {k} of {len} elements")));
+        return Err(Error::invalid("k", k, format!("at most {len}, the elements of a line")));
     }
     Ok(k)
 }

@@ -101,7 +101,9 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     };
     let d = data.dims();
     let side = 2 * p.reach() + 1;
-    let channels = side.checked_mul(side).ok_or_else(|| Error::value("too many displacements"))?;
+    let channels = side.checked_mul(side).ok_or_else(|| {
+        Error::invalid("max_displacement", p.max_displacement, "a smaller number")
+    })?;
     let out = Shape::new(&[d[0], channels, extent(d[2])?, extent(d[3])?]);
     assign_shape(&mut outputs[0], "output", &out)?;
     complete(inputs, outputs)

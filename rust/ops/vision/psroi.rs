@@ -153,7 +153,8 @@ fn region_shapes(
 ) -> Result<bool> {
     let (dim, groups, pooled) = (i64::from(output_dim), i64::from(groups), i64::from(pooled));
     let channels = groups.checked_mul(groups).and_then(|g| g.checked_mul(dim));
-    let channels = channels.ok_or_else(|| Error::value("group_size is too large"))?;
+    let channels =
+        channels.ok_or_else(|| Error::invalid("group_size", groups, "a smaller number"))?;
     assign_shape(&mut inputs[0], "data", &Shape::new(&[-1, channels, -1, -1]))?;
     not_empty(&inputs[0])?;
     assign_shape(&mut outputs[0], "output", &Shape::new(&[-1, dim, pooled, pooled]))?;

@@ -61,7 +61,11 @@ fn broadcast_to(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
 fn broadcast_axis(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, p) = (&inputs[0], attrs.get::<BroadcastAxisParam>());
     if p.axis.len() != p.size.len() {
-        return Err(Error::value(format!("{} axes but {} sizes", p.axis.len(), p.size.len())));
+        return Err(Error::invalid(
+            "number of sizes",
+            p.size.len(),
+            format!("{}, one an axis", p.axis.len()),
+        ));
     }
     let mut out = Dims::from_slice(s.dims());
     axis_flags(&p.axis, s)?;

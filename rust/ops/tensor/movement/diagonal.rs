@@ -22,7 +22,7 @@ params! {
 pub(in crate::ops) fn diagonal(s: &Shape, k: i64, axis1: i64, axis2: i64) -> Result<Path> {
     let (a, b) = (s.axis(axis1)?, s.axis(axis2)?);
     if a == b {
-        return Err(Error::value(format!("axis1 and axis2 are both {a}")));
+        return Err(Error::invalid("axis2", axis2, format!("another axis than axis1, {axis1}")));
     }
     let st = s.strides();
     let (rows, columns) = (s.dims()[a], s.dims()[b]);

@@ -93,7 +93,10 @@ pub fn axis_flags(axes: &Tuple, shape: &Shape) -> Result<Vec<bool>> {
     for &a in axes {
         let at = shape.axis(a)?;
         if std::mem::replace(&mut flags[at], true) {
-            return Err(Error::value(format!("axis {a} is named twice in {}", Numbers(axes))));
+            return Err(Error::value(format!(
+                "axis {a} is named twice in {}: expected different axes",
+                Numbers(axes)
+            )));
         }
     }
     Ok(flags)

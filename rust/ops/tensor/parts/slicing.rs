@@ -95,7 +95,7 @@ pub fn region_ranges(p: &SliceParam, shape: &Shape) -> Result<Vec<(i64, i64, i64
             let of = |v: &Vec<Option<i64>>| v.get(i).copied().flatten();
             let step = of(&p.step).unwrap_or(1);
             if step == 0 {
-                return Err(Error::value(format!("step of axis {i} is 0")));
+                return Err(Error::invalid(&format!("step of axis {i}"), 0, "another number"));
             }
             let extent = shape.dims()[i];
             if extent < 0 {
