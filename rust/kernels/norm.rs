@@ -146,9 +146,7 @@ impl Channels {
                     let var = inv_std.at(c);
                     *var = T::one() / (*var + eps).sqrt();
                 }
-                if !y.ptr().is_null() {
-                    self.normalise(x.at(0), a, y.at(0), done);
-                }
+                self.normalise(x.at(0), a, y.ptr(), done);
             }
             return;
         }
@@ -173,7 +171,7 @@ impl Channels {
         });
     }
 
-    /// `y = (x - mean) * inv_std * gamma + beta`. Where they are [in
+    /// `y = (x - mean) * inv_std * gamma + beta`, unless `y` is null. Where they are [in
     /// order](Channels::is_in_order), `done` is called with elements that are finished.
     ///
     /// # Safety
@@ -185,6 +183,9 @@ impl Channels {
         y: *mut T,
         done: OnElements<'_>,
     ) {
+        if y.is_null() {
+            return;
+        }
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
         if self.has_planes() {
             self.for_planes(|range| {

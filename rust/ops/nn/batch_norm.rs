@@ -4,7 +4,6 @@
 //! the CPU. So a forward copy that recomputation makes leaves them alone.
 
 use super::infer::{complete, expect_rank, norm_type};
-use super::layer_norm::always;
 use super::widening;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -156,8 +155,7 @@ pub fn operators() -> Vec<OpDef> {
                 deps
             }))
             .kernel(
-                // The statistics are written even where they were not requested.
-                always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
+                widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
                     .tells(|attrs, ins| unwidened(attrs, &ins[0]).is_some_and(|s| s.is_in_order())),
             )
     };
@@ -308,35 +306,39 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
         return Err(Error::argument("ndev", "value", ndev, "1 in training"));
     }
     let [data, gamma, beta, moving_mean, moving_var] = call.inputs else { unreachable!("five") };
-    let [out, mean, inv_std] = call.outputs else { unreachable!("three outputs") };
     let extents = extents(&param, data);
     let eps = T::of(param.eps);
-    // SAFETY: inference gave the views these extents. The statistics overlap no input, and the
-    // output is the data or apart from all; nothing writes the moving averages now.
-    unsafe {
-        let (m, v) = (mean.as_ptr::<T>(), inv_std.as_ptr::<T>());
+    with_scratch(2 * extents.channels, |room: &mut [T]| {
+        let (own_mean, own_inv_std) = room.split_at_mut(extents.channels);
+        // The statistics are calculated even where they are not wanted.
+        let [m, v] = [(1, own_mean), (2, own_inv_std)].map(|(i, own)| match call.req[i] {
+            OpReq::Null => own.as_mut_ptr(),
+            _ => call.outputs[i].as_ptr::<T>(),
+        });
         let affine = Affine {
             mean: m.cast_const(),
             inv_std: v.cast_const(),
             gamma: (!param.fix_gamma).then(|| gamma.as_ptr::<T>().cast_const()),
             beta: beta.as_ptr::<T>().cast_const(),
         };
-        let wanted = call.req[0] != OpReq::Null;
+        let y = match call.req[0] {
+            OpReq::Null => std::ptr::null_mut(),
+            _ => call.outputs[0].as_ptr(),
+        };
         let done: OnElements<'_> = &|elements| call.around.after(elements);
-        if batch_stats {
-            let y = if wanted { out.as_ptr() } else { std::ptr::null_mut() };
-            extents.normalise_by_batch(data.as_ptr(), eps, affine, y, done);
-            return Ok(());
+        // SAFETY: inference gave the views these extents. The statistics overlap no input, and the
+        // output is the data or apart from all; nothing writes the moving averages now.
+        unsafe {
+            if batch_stats {
+                return extents.normalise_by_batch(data.as_ptr(), eps, affine, y, done);
+            }
+            m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
+            for (c, &variance) in moving_var.slice::<T>().iter().enumerate() {
+                *v.add(c) = T::one() / (variance + eps).sqrt();
+            }
+            extents.normalise(data.as_ptr(), affine, y, done);
         }
-        m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
-        let variances = moving_var.slice::<T>();
-        for (v, &variance) in inv_std.slice_mut::<T>().iter_mut().zip(variances) {
-            *v = T::one() / (variance + eps).sqrt();
-        }
-        if wanted {
-            extents.normalise(data.as_ptr(), affine, out.as_ptr(), done);
-        }
-    }
+    });
     Ok(())
 }
 
