@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// far longer than the 0.1 us of a call.
 const BLOCK: usize = 1 << 14;
 /// Fewer elements mostly stay in the last cache from step to step as it is, and gain nothing.
-const LEAST: usize = 1 << 20;
+const LEAST: usize = 1 << 21;
 /// Steps of a chain: their pairs are compared, and a block of all arrays has to fit.
 const MOST: usize = 12;
 
