@@ -7,6 +7,7 @@
 
 use crate::dtype::{DType, Element};
 use crate::shape::{Dims, Shape};
+use std::ops::Range;
 
 /// A tensor in borrowed memory.
 #[derive(Clone, Debug)]
@@ -118,6 +119,18 @@ impl View {
         debug_assert!(self.is_contiguous() && shape.size() == self.size());
         let strides = shape.strides();
         View { ptr: self.ptr, shape, strides, dtype: self.dtype }
+    }
+
+    /// A range of the elements on one axis; the view must be contiguous.
+    #[inline]
+    pub fn elements(&self, range: Range<usize>) -> View {
+        debug_assert!(self.is_contiguous());
+        assert!(range.start <= range.end && range.end <= self.size(), "elements of the view");
+        // SAFETY: a part of what the maker of the view promised.
+        unsafe {
+            let ptr = self.ptr.wrapping_add(range.start * self.dtype.size());
+            View::flat(ptr, range.len(), self.dtype)
+        }
     }
 
     /// Returns true if any byte of `self` lies in the span of `other`. Meant for contiguous views.

@@ -219,11 +219,12 @@ impl Executor {
     }
 
     /// The planned graph as text, with a line for every segment: the nodes, by their position in
-    /// execution order, that run as one operation of the engine.
+    /// execution order, that run as one operation of the engine; and for every chain: those that
+    /// run as one pass over memory.
     pub fn debug_str(&self) -> Result<String> {
         let instance = self.instances.first();
         let ready = self.ready(&mut instance.state.lock())?;
-        Ok(self.plan.debug_str(&ready.program.node_ranges()))
+        Ok(self.plan.debug_str(&ready.program.node_ranges(), &ready.program.chains()))
     }
 
     /// Calls `visit` with the states of operators that only this executor holds.

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::engine::{Engine, RunOn, Task, Var};
 use crate::error::{Error, Result, guarded};
 use crate::ndarray::{Attempt, Fresh, NDArray, run_exclusive};
-use crate::operator::{Attrs, Call, NativeFn, OpContext, OpDef, OpReq};
+use crate::operator::{Around, Attrs, Call, NativeFn, OpContext, OpDef, OpReq};
 use crate::profiler::{Recorder, mode};
 
 /// Work on at most this many elements (inputs and outputs together) takes some microseconds.
@@ -136,8 +136,8 @@ fn elementwise<const N: usize>(
         let outputs = [a.flat_view_of(&out)];
         let ctx = OpContext { device, ..OpContext::default() };
         let (inputs, req, outputs) = (&inputs, &[OpReq::Write], &outputs);
-        let (ctx, state, memory) = (&ctx, None, None);
-        kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory })?;
+        let (ctx, state, memory, around) = (&ctx, None, None, Around::default());
+        kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory, around })?;
         Ok(out)
     };
     let label = Label { profiler: &a.base().profiler, name: &op.name, node: "", device };

@@ -13,6 +13,7 @@ mod builtins;
 pub mod cached;
 mod call_outputs;
 pub mod call_site;
+mod chain;
 mod concurrent;
 #[cfg(test)]
 mod contract_tests;

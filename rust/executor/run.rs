@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, add, copy};
 use crate::ndarray::Base;
 use crate::operator::{
-    Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState,
-    OwnedCall, Within,
+    Around, Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq,
+    OpState, OwnedCall, Within,
 };
 use crate::storage::{ALIGN, Block};
 use crate::tensor::View;
@@ -217,7 +217,8 @@ impl Prepared<'_> {
         let call = |outputs: &[View]| {
             let req = &asked;
             let attrs = &*self.attrs;
-            self.call(Call { attrs, ctx, state, inputs, req, outputs, memory: None }, device)
+            let (memory, around) = (None, Around::default());
+            self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, device)
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
             return call(outputs);
@@ -273,12 +274,27 @@ impl Prepared<'_> {
         asked: &[OpReq],
         outputs: &[View],
     ) -> Result<()> {
-        let (attrs, req, memory) = (&*self.attrs, asked, None);
         let Some(device) = self.computes_on() else {
-            return self.call(Call { attrs, ctx, state, inputs, req, outputs, memory }, None);
+            return self.run_around(ctx, state, inputs, asked, outputs, Around::default());
         };
+        let (attrs, req, memory, around) = (&*self.attrs, asked, None, Around::default());
         let ctx = &OpContext { stream: Some(device.stream()), ..*ctx };
-        self.call(Call { attrs, ctx, state, inputs, req, outputs, memory }, Some(device))
+        self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, Some(device))
+    }
+
+    /// As [`Prepared::run_direct`], on the host, with work on the kernel's elements.
+    #[inline]
+    pub fn run_around(
+        &self,
+        ctx: &OpContext,
+        state: Option<&OpState>,
+        inputs: &[View],
+        req: &[OpReq],
+        outputs: &[View],
+        around: Around<'_>,
+    ) -> Result<()> {
+        let (attrs, memory) = (&*self.attrs, None);
+        self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, None)
     }
 
     /// Starts a callback kernel.

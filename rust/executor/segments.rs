@@ -7,6 +7,7 @@
 
 use super::arena::Memory;
 use super::call_site;
+use super::chain::{self, Chain, Link};
 use super::on_device::complete;
 use super::places::Places;
 use super::run::{PendingCallback, Prepared, Running};
@@ -22,6 +23,7 @@ use crate::ndarray::{Base, NDArray};
 use crate::operator::{Done, OpContext, OpReq, OpState, OwnedCall, RandomKey};
 use crate::profiler::{Span, mode};
 use crate::tensor::View;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -97,6 +99,8 @@ pub struct Program {
     pub backward: Vec<Segment>,
     vars: Arc<SegmentVars>,
     any_random: bool,
+    /// Chains of steps run as one pass over memory.
+    has_chains: bool,
     /// The variables that the start of a pass of several segments writes.
     arenas: Vec<Var>,
     /// Owners of the memory behind the views.
@@ -149,6 +153,7 @@ impl Program {
             backward: Vec::new(),
             vars,
             any_random,
+            has_chains: chain::are_on(),
             arenas: Vec::new(),
             memory,
         };
@@ -175,10 +180,32 @@ impl Program {
 
     /// The nodes of every segment, as half-open ranges of positions in execution order.
     pub fn node_ranges(&self) -> Vec<Vec<Range<usize>>> {
-        let node = |at: usize| self.steps[at].node as usize;
-        let nodes = |steps: &Range<usize>| node(steps.start)..node(steps.end - 1) + 1;
+        let nodes = |steps: &Range<usize>| self.nodes(steps);
         let ranges = |segment: &Segment| segment.steps.iter().map(nodes).collect();
         self.forward.iter().chain(&self.backward).map(ranges).collect()
+    }
+
+    /// The nodes of every chain, likewise.
+    pub fn chains(&self) -> Vec<Range<usize>> {
+        let segments = self.forward.iter().chain(&self.backward);
+        let parts = segments.flat_map(|s| s.steps.iter()).flat_map(|r| self.parts(r.clone()));
+        parts.filter(|steps| steps.len() > 1).map(|steps| self.nodes(&steps)).collect()
+    }
+
+    fn nodes(&self, steps: &Range<usize>) -> Range<usize> {
+        let node = |at: usize| self.steps[at].node as usize;
+        node(steps.start)..node(steps.end - 1) + 1
+    }
+
+    /// Neighbouring steps as chains and single ones.
+    fn parts(&self, steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut next = steps.start;
+        std::iter::from_fn(move || {
+            let rest = self.steps.get(next..steps.end).filter(|rest| !rest.is_empty())?;
+            let count = if self.has_chains { chain::length(rest) } else { 1 };
+            next += count;
+            Some(next - count..next)
+        })
     }
 
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an
@@ -270,7 +297,7 @@ impl Program {
         // Asked once a segment: a run that has begun is seen whole or not at all.
         let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
         let is_plain = run.places.is_empty();
-        for i in steps.iter().cloned().flatten() {
+        let single = |i: usize| {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
             let _span = if is_seen { self.span(step) } else { None };
@@ -278,9 +305,44 @@ impl Program {
                 true => self.run_step(step, &ctx, &step.inputs, &step.outputs),
                 false => self.run_in_places(step, &ctx, run),
             }
-            .map_err(|e| self.place(step, e))?;
+            .map_err(|e| self.place(step, e))
+        };
+        for part in steps.iter().flat_map(|range| self.parts(range.clone())) {
+            let is_chain = part.len() > 1 && !is_seen;
+            if !is_chain || !self.run_chain(part.clone(), run, stream)? {
+                part.into_iter().try_for_each(single)?;
+            }
         }
         Ok(())
+    }
+
+    /// Runs these steps as one chain; returns false, and nothing was done, if their operands do not
+    /// allow it.
+    #[inline(never)]
+    fn run_chain(
+        &self,
+        steps: Range<usize>,
+        run: &PassInfo,
+        stream: Option<usize>,
+    ) -> Result<bool> {
+        let replaced: SmallVec<[_; 4]> =
+            self.steps[steps.clone()].iter().map(|s| run.places.views(s)).collect::<Result<_>>()?;
+        let links: SmallVec<[Link<'_>; 4]> = steps
+            .zip(&replaced)
+            .map(|(i, views)| {
+                let (step, ctx) = (&self.steps[i], self.context(i, run, stream));
+                let (inputs, outputs) = match views {
+                    None => (&*step.inputs, &*step.outputs),
+                    Some(views) => views.split_at(step.inputs.len()),
+                };
+                Link { step, ctx, inputs, outputs }
+            })
+            .collect();
+        let chain = Chain(&links);
+        if !chain.is_sound() {
+            return Ok(false);
+        }
+        chain.run().map(|()| true).map_err(|(step, e)| self.place(step, e))
     }
 
     /// Runs a step on operands of which some are replaced. By itself, because the room for their

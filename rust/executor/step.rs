@@ -1,6 +1,7 @@
 //! A node of a planned graph with its kernel, its state and views of its operands.
 
 use super::arena::Memory;
+use super::chain::Role;
 use super::run::Prepared;
 use crate::context::Context;
 use crate::cuda::Device;
@@ -35,6 +36,8 @@ pub struct Step {
     pub writes: Vec<(NDArray, bool)>,
     /// The operands (inputs, then outputs) that are arrays from outside, by position.
     pub outside: Vec<(usize, NDArray)>,
+    /// What it can be in a chain.
+    pub role: Role,
 }
 
 impl Step {
@@ -69,6 +72,7 @@ impl Step {
             reads: Vec::new(),
             writes: Vec::new(),
             outside: Vec::new(),
+            role: Role::Alone,
         };
         let mut inputs = Vec::with_capacity(node.inputs.len());
         let mut outputs = Vec::with_capacity(node.num_outputs as usize);
@@ -122,6 +126,7 @@ impl Step {
         step.crossing = crossing(plan, memory, n, &step.req)?;
         if step.crossing.is_none() {
             step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
+            step.role = Role::of(&step);
         }
         Ok(step)
     }

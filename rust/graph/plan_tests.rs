@@ -388,8 +388,9 @@ fn a_plan_is_data() {
     assert_eq!(relu.inplace_of.as_deref(), Some("fc1_output"));
     assert_eq!((relu.bytes, relu.req, relu.internal), (16 * 8 * 4, OpReq::Inplace, true));
     assert!(entries.iter().any(|e| e.name == "data" && !e.internal));
-    let text = plan.debug_str(&[vec![0..2, 4..5], vec![2..3, 3..4]]);
-    assert!(text.contains("\nsegment [0, 2) [4, 5)\nsegment [2, 3) [3, 4)\n"), "{text}");
+    let text = plan.debug_str(&[vec![0..2, 4..5], vec![2..3, 3..4]], std::slice::from_ref(&(0..2)));
+    let parts = "\nsegment [0, 2) [4, 5)\nsegment [2, 3) [3, 4)\nchain [0, 2)\n";
+    assert!(text.contains(parts), "{text}");
     let total = text.lines().rev().nth(1);
     assert!(total.is_some_and(|line| line.ends_with(" MB allocated")), "{text}");
     let passes: Vec<_> = plan.dumps.iter().map(|d| d.0.as_str()).collect();

@@ -71,7 +71,7 @@ impl Plan {
     /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor. The
     /// line before the last has the total of arenas and outputs, because programs that measure
     /// memory parse that line.
-    pub fn debug_str(&self, segments: &[Vec<Range<usize>>]) -> String {
+    pub fn debug_str(&self, segments: &[Vec<Range<usize>>], chains: &[Range<usize>]) -> String {
         let mut out = self.graph.debug_str();
         for segment in segments {
             out.push_str("segment");
@@ -79,6 +79,9 @@ impl Plan {
                 let _ = write!(out, " [{start}, {end})");
             }
             out.push('\n');
+        }
+        for Range { start, end } in chains {
+            let _ = writeln!(out, "chain [{start}, {end})");
         }
         let total = self.total_arena_bytes() + self.output_bytes();
         let _ = writeln!(out, "Total {} MB of outputs", self.output_bytes() >> 20);

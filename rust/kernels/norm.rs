@@ -49,6 +49,9 @@ unsafe impl<T> Send for Gradients<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Gradients<T> {}
 
+/// Called with a range of elements, on any thread.
+pub type OnElements<'a> = &'a (dyn Fn(Range<usize>) + Sync);
+
 /// Channels of a task when channels are the innermost axis.
 const COLUMNS: usize = 32;
 
@@ -61,8 +64,25 @@ impl Channels {
     /// Whether a channel is many planes, each contiguous and not short. These are then visited in
     /// the order of memory: planes of one channel often are a power of two apart, and expel each
     /// other from the cache.
-    fn has_planes(&self) -> bool {
+    pub fn has_planes(&self) -> bool {
         self.inner >= LANES && self.outer > 1
+    }
+
+    /// Whether the elements of neighbouring planes or channels, as a task has them, are neighbours.
+    pub fn is_in_order(&self) -> bool {
+        self.has_planes() || self.outer == 1
+    }
+
+    /// Calls `done` with the elements of finished channels, if these are neighbours.
+    fn tell(&self, channels: Range<usize>, done: OnElements<'_>) {
+        if self.is_in_order() {
+            done(self.elements(channels));
+        }
+    }
+
+    /// The elements of a range of planes; those of an only one are its channels.
+    fn elements(&self, planes: Range<usize>) -> Range<usize> {
+        planes.start * self.inner..planes.end * self.inner
     }
 
     fn for_planes(&self, f: impl Fn(Range<usize>) + Send + Sync) {
@@ -103,12 +123,19 @@ impl Channels {
 
     /// Normalises by the statistics of `x` itself: writes mean and `1 / sqrt(var + eps)` of every
     /// channel, `var` being the biased variance, and with them as [`Channels::normalise`]; a null
-    /// `y` is not wanted.
+    /// `y` is not wanted, and nothing of it ever done.
     ///
     /// # Safety
     /// `x` and `y` have these extents and are the same memory or apart; `a.mean` and `a.inv_std`
     /// can be written.
-    pub unsafe fn normalise_by_batch<T: Real>(&self, x: *const T, eps: T, a: Affine<T>, y: *mut T) {
+    pub unsafe fn normalise_by_batch<T: Real>(
+        &self,
+        x: *const T,
+        eps: T,
+        a: Affine<T>,
+        y: *mut T,
+        done: OnElements<'_>,
+    ) {
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
         let (mean, inv_std) = (Shared(a.mean.cast_mut()), Shared(a.inv_std.cast_mut()));
         if self.has_planes() {
@@ -119,9 +146,7 @@ impl Channels {
                     let var = inv_std.at(c);
                     *var = T::one() / (*var + eps).sqrt();
                 }
-                if !y.ptr().is_null() {
-                    self.normalise(x.at(0), a, y.at(0));
-                }
+                self.normalise(x.at(0), a, y.ptr(), done);
             }
             return;
         }
@@ -134,7 +159,8 @@ impl Channels {
                     *var = T::one() / (*var + eps).sqrt();
                 }
                 if !y.ptr().is_null() {
-                    normalise_of(self, range, x.at(0), &a, y.at(0));
+                    normalise_of(self, range.clone(), x.at(0), &a, y.at(0));
+                    self.tell(range, done);
                 }
             }
         };
@@ -145,26 +171,40 @@ impl Channels {
         });
     }
 
-    /// `y = (x - mean) * inv_std * gamma + beta`.
+    /// `y = (x - mean) * inv_std * gamma + beta`, unless `y` is null. Where they are [in
+    /// order](Channels::is_in_order), `done` is called with elements that are finished.
     ///
     /// # Safety
     /// `x` and `y` have these extents and are the same memory or apart.
-    pub unsafe fn normalise<T: Real>(&self, x: *const T, a: Affine<T>, y: *mut T) {
+    pub unsafe fn normalise<T: Real>(
+        &self,
+        x: *const T,
+        a: Affine<T>,
+        y: *mut T,
+        done: OnElements<'_>,
+    ) {
+        if y.is_null() {
+            return;
+        }
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
         if self.has_planes() {
-            // SAFETY: as above.
-            self.for_planes(|range| unsafe {
-                normalise_planes(self, range, x.at(0), &a, y.at(0));
+            self.for_planes(|range| {
+                // SAFETY: as above.
+                unsafe { normalise_planes(self, range.clone(), x.at(0), &a, y.at(0)) };
+                done(self.elements(range));
             });
             return;
         }
         self.for_channels(|range| {
             // SAFETY: as above.
-            unsafe { normalise_of(self, range, x.at(0), &a, y.at(0)) };
+            unsafe { normalise_of(self, range.clone(), x.at(0), &a, y.at(0)) };
+            self.tell(range, done);
         });
     }
 
     /// Gradients of [`Channels::normalise`]; with `fixed` the statistics do not depend on `x`.
+    /// Where channels have planes, `wanted` is called with the elements of `dy` before they are
+    /// read, and for all before `to.data` is written.
     ///
     /// # Safety
     /// `dy` and `x` have these extents; `to.data` is one of them or apart.
@@ -175,11 +215,12 @@ impl Channels {
         a: Affine<T>,
         fixed: bool,
         to: Gradients<T>,
+        wanted: OnElements<'_>,
     ) {
         let (x, dy) = (Shared(x.cast_mut()), Shared(dy.cast_mut()));
         if self.has_planes() {
             // SAFETY: promised by the caller.
-            unsafe { self.backward_by_planes(dy, x, a, fixed, to) };
+            unsafe { self.backward_by_planes(dy, x, a, fixed, to, wanted) };
             return;
         }
         self.for_channels(|range| {
@@ -197,13 +238,17 @@ impl Channels {
         a: Affine<T>,
         fixed: bool,
         to: Gradients<T>,
+        wanted: OnElements<'_>,
     ) {
         let planes = self.outer * self.channels;
         with_scratch(2 * (planes + self.channels), |room: &mut [T]| {
             let parts = Shared(room.as_mut_ptr());
-            // SAFETY: within the room; planes and channels belong to one task.
-            self.for_planes(|range| unsafe {
-                gradient_sums_of_planes(self, range, dy.at(0), x.at(0), &a, parts.at(0));
+            self.for_planes(|range| {
+                wanted(self.elements(range.clone()));
+                // SAFETY: within the room; planes and channels belong to one task.
+                unsafe {
+                    gradient_sums_of_planes(self, range, dy.at(0), x.at(0), &a, parts.at(0));
+                }
             });
             // SAFETY: as above.
             self.for_channels(|range| unsafe {

@@ -167,7 +167,15 @@ impl OpDef {
     /// matter.
     pub fn elementwise(mut self) -> Self {
         self.is_elementwise = true;
-        self.infer_shape(infer::elementwise_shape).infer_type(infer::same_type)
+        self.infer_shape(infer::elementwise_shape).infer_type(infer::same_type).pointwise()
+    }
+
+    /// On arrays of equally many elements, an element of an output is calculated from those at its
+    /// place, and a call has no other effects: it may be one of several on parts of the arrays.
+    /// Where arrays differ in size, nothing is said.
+    pub fn pointwise(mut self) -> Self {
+        self.is_pointwise = true;
+        self
     }
 
     /// Sets shape inference: fills in unknown shapes of inputs and outputs, in both directions, and

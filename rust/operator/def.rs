@@ -155,6 +155,8 @@ pub struct OpDef {
     pub auto_variables: bool,
     /// See [`OpDef::elementwise`].
     pub(super) is_elementwise: bool,
+    /// See [`OpDef::pointwise`].
+    pub is_pointwise: bool,
 }
 
 impl fmt::Debug for OpDef {
@@ -218,6 +220,7 @@ impl OpDef {
             rerun_safe: false,
             auto_variables: true,
             is_elementwise: false,
+            is_pointwise: false,
         }
     }
 

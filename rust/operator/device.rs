@@ -318,6 +318,8 @@ impl Kernel {
             body: Body::Device(Arc::new(body)),
             accumulates: true,
             skips_null: true,
+            asks: None,
+            tells: None,
         }
     }
 

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The state that an operator keeps from forward to backward of one node or recorded call.
@@ -53,6 +54,36 @@ pub struct Call<'a> {
     pub outputs: &'a [View],
     /// For temporary space; `None` on the CPU.
     pub memory: Option<&'a dyn DeviceMemory>,
+    /// Work on the same elements; of kernels with [`Kernel::asks`] or [`Kernel::tells`] only.
+    pub around: Around<'a>,
+}
+
+/// Called with a range of elements, on any thread.
+pub type OnElements<'a> = &'a (dyn Fn(Range<usize>) + Sync);
+
+/// Work that a kernel has done while the elements that it concerns are in the cache.
+#[derive(Clone, Copy, Default)]
+pub struct Around<'a> {
+    /// Makes elements of the first input, in its memory. The kernel asks once for each, before it
+    /// reads that element of any input, and for all of them before it writes the first output.
+    pub before: Option<OnElements<'a>>,
+    /// Uses elements of the first output, and may change them. The kernel tells once of each, and
+    /// then neither reads nor writes that element of any input or output.
+    pub after: Option<OnElements<'a>>,
+}
+
+impl Around<'_> {
+    pub fn before(&self, elements: Range<usize>) {
+        if let Some(before) = self.before {
+            before(elements);
+        }
+    }
+
+    pub fn after(&self, elements: Range<usize>) {
+        if let Some(after) = self.after {
+            after(elements);
+        }
+    }
 }
 
 pub type NativeFn = Arc<dyn Fn(&Call<'_>) -> Result<()> + Send + Sync>;
@@ -249,7 +280,14 @@ pub struct Kernel {
     pub accumulates: bool,
     /// True if it does not touch outputs with request `Null`, so that they need no memory.
     pub skips_null: bool,
+    /// Whether a call with these inputs serves [`Around::before`].
+    pub asks: Option<OfInputs>,
+    /// Whether a call with these inputs, whose first output is wanted, serves [`Around::after`].
+    pub tells: Option<OfInputs>,
 }
+
+/// A predicate on parameters and inputs of a call.
+pub type OfInputs = fn(&Attrs, &[View]) -> bool;
 
 impl Kernel {
     /// A kernel for the CPU that serves every dtype its operator infers.
@@ -261,6 +299,8 @@ impl Kernel {
             body: Body::Native(Arc::new(run)),
             accumulates: false,
             skips_null: false,
+            asks: None,
+            tells: None,
         }
     }
 
@@ -277,6 +317,18 @@ impl Kernel {
     /// Declares that the kernel handles the request `Add` itself.
     pub fn accumulates(mut self) -> Self {
         self.accumulates = true;
+        self
+    }
+
+    /// Declares that the kernel asks for elements of its first input on calls of which this holds.
+    pub fn asks(mut self, when: OfInputs) -> Self {
+        self.asks = Some(when);
+        self
+    }
+
+    /// Declares that the kernel tells of elements of its first output on calls of which this holds.
+    pub fn tells(mut self, when: OfInputs) -> Self {
+        self.tells = Some(when);
         self
     }
 

@@ -468,6 +468,7 @@ mod tests {
                 req: &req,
                 outputs: &outputs,
                 memory: None,
+                around: Default::default(),
             })
         };
         for _ in 0..2 {

@@ -132,7 +132,8 @@ fn run_kernel(
     match &kernel.body {
         Body::Native(run) => {
             let (ctx, inputs, req, outputs, memory) = (&ctx, &ins[..], &req[..], &outs[..], None);
-            run(&Call { attrs, ctx, state, inputs, req, outputs, memory })
+            let around = Default::default();
+            run(&Call { attrs, ctx, state, inputs, req, outputs, memory, around })
         }
         _ => panic!("built-in operators are native"),
     }

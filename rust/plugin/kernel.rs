@@ -86,6 +86,8 @@ pub fn kernel(op: &Arc<OpDecl>, decl: &Arc<KernelDecl>, at: usize, matches: Matc
         body: Body::Native(Arc::new(move |call| run(&op, &kernel, call))),
         accumulates: flag(abi::ACCUMULATES),
         skips_null: flag(abi::SKIPS_NULL),
+        asks: None,
+        tells: None,
     }
 }
 
@@ -321,7 +323,16 @@ mod tests {
             run(
                 &op,
                 &decl,
-                &Call { attrs: &attrs, ctx, state: None, inputs, req: &req, outputs, memory: None },
+                &Call {
+                    attrs: &attrs,
+                    ctx,
+                    state: None,
+                    inputs,
+                    req: &req,
+                    outputs,
+                    memory: None,
+                    around: Default::default(),
+                },
             )
         };
         let refused = call(&ctx).unwrap_err().to_string();

@@ -22,7 +22,7 @@ proptest! {
         };
         let from = if inplace { y.as_ptr() } else { x.as_ptr() };
         // SAFETY: the buffers have these extents.
-        unsafe { s.normalise_by_batch(from, 0.5, a, y.as_mut_ptr()) };
+        unsafe { s.normalise_by_batch(from, 0.5, a, y.as_mut_ptr(), &|_| ()) };
         for c in 0..channels {
             let at = |i: usize| ((i / inner) * channels + c) * inner + i % inner;
             let of: Vec<f64> = (0..outer * inner).map(|i| x[at(i)]).collect();

@@ -128,6 +128,7 @@ pub fn operators() -> Vec<OpDef> {
         .variadic("num_args", "Arrays to add.")
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
+        .pointwise()
         .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::rule_reading(&[], |b, node| {
             let g = node.out_grad(b, 0)?;
@@ -156,6 +157,7 @@ pub fn operators() -> Vec<OpDef> {
                  unchanged.\n\nExamples\n--------\n>>> {example}\n"
             ))
             .inputs_are(&[("data", "The input array.")])
+            .pointwise()
             .inplace(&[InplacePair::identity(0, 0)])
             .gradient(pass())
             .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
@@ -186,6 +188,7 @@ pub fn operators() -> Vec<OpDef> {
         .gradient(Gradient::use_in("_backward_clip"))
         .kernel(kernel(self::clip));
     let clip_back = OpDef::new::<ClipParam>("_backward_clip")
+        .pointwise()
         .inputs_are(&[("ograd", "Output gradient."), ("data", "The input array.")])
         .inplace(&[InplacePair::new(0, 0)])
         .kernel(kernel(clip_backward));
@@ -227,6 +230,7 @@ fn casts() -> Vec<OpDef> {
                  1 -1]\n",
             )
             .inputs_are(&[("data", "The input array.")])
+            .pointwise()
             .infer_shape(elementwise_shape)
             .infer_type(|attrs, inputs, outputs| {
                 assign_type(&mut outputs[0], "output", attrs.get::<CastParam>().dtype)?;
@@ -238,6 +242,7 @@ fn casts() -> Vec<OpDef> {
     let back = |name: &str| {
         OpDef::new::<CastParam>(name)
             .inputs_are(&[("ograd", "Output gradient.")])
+            .pointwise()
             .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     };
     let filled = [

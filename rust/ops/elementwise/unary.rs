@@ -321,6 +321,7 @@ pub fn operators() -> Vec<OpDef> {
             all.push(
                 OpDef::plain(&back)
                     .inputs_are(&[("ograd", "Output gradient."), ("value", "Input or output.")])
+                    .pointwise()
                     .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
                     .kernel(Kernel::cpu(|call| run(call, |call| backward(row, call))).skips_null())
                     .kernels([unary_slope_kernel(row.name, "value", &row.formulas)]),

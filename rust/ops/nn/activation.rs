@@ -52,6 +52,7 @@ pub fn operators() -> Vec<OpDef> {
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(elementwise_shape)
         .infer_type(float_type)
+        .pointwise()
         .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::declared("_backward_Activation", |attrs, _, _| {
             let of = match attrs.get::<ActivationParam>().act_type {
@@ -62,6 +63,7 @@ pub fn operators() -> Vec<OpDef> {
         }))
         .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<ActivationParam>("_backward_Activation")
+        .pointwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]

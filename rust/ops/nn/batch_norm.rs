@@ -5,8 +5,9 @@
 
 use super::infer::{complete, expect_rank, norm_type};
 use super::widening;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::norm::{Affine, Channels, Gradients};
+use crate::kernels::norm::{Affine, Channels, Gradients, OnElements};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::assign_shape;
@@ -153,16 +154,20 @@ pub fn operators() -> Vec<OpDef> {
                 deps.extend([Dep::Output(2), Dep::Input(3), Dep::Input(4)]);
                 deps
             }))
-            .kernel(forward_kernel())
+            .kernel(
+                widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
+                    .tells(|attrs, ins| unwidened(attrs, &ins[0]).is_some_and(|s| s.is_in_order())),
+            )
     };
     // Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving mean, moving
     // variance.
     let backward = |def: OpDef| {
         def.mutates(&[5, 6])
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(widening::cpu(
-                |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
-            ))
+            .kernel(
+                widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))
+                    .asks(|attrs, ins| unwidened(attrs, &ins[1]).is_some_and(|s| s.has_planes())),
+            )
             .not_deterministic()
     };
     vec![
@@ -233,12 +238,9 @@ fn relu_backward() -> OpDef {
         .not_deterministic()
 }
 
-/// The statistics are written even where they were not requested, so they always need memory.
-fn forward_kernel() -> crate::operator::Kernel {
-    let mut kernel =
-        widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
-    kernel.skips_null = false;
-    kernel
+/// The extents of data that is not widened, which would be read and written at once.
+fn unwidened(attrs: &Attrs, data: &View) -> Option<Channels> {
+    (data.dtype() != DType::F16).then(|| extents(&param(attrs), data))
 }
 
 /// The parameters of any form.
@@ -287,8 +289,7 @@ pub fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -
 }
 
 pub fn extents(param: &BatchNormParam, data: &View) -> Channels {
-    let shape = data.shape();
-    let rank = shape.ndim();
+    let (shape, rank) = (data.shape(), data.ndim());
     let axis = i64::from(param.axis).rem_euclid(rank as i64) as usize;
     Channels {
         outer: shape.product(0..axis),
@@ -300,41 +301,44 @@ pub fn extents(param: &BatchNormParam, data: &View) -> Channels {
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param = param(call.attrs);
     let batch_stats = call.ctx.is_train && !param.use_global_stats;
-    if let Some(sync) = call.attrs.typed().downcast_ref::<SyncBatchNormParam>()
-        && batch_stats
-        && sync.ndev != 1
-    {
-        return Err(Error::argument("ndev", "value", sync.ndev, "1 in training"));
+    let ndev = call.attrs.typed().downcast_ref::<SyncBatchNormParam>().map_or(1, |p| p.ndev);
+    if batch_stats && ndev != 1 {
+        return Err(Error::argument("ndev", "value", ndev, "1 in training"));
     }
     let [data, gamma, beta, moving_mean, moving_var] = call.inputs else { unreachable!("five") };
-    let [out, mean, inv_std] = call.outputs else { unreachable!("three outputs") };
     let extents = extents(&param, data);
     let eps = T::of(param.eps);
-    // SAFETY: inference gave the views these extents. The statistics overlap no input, and the
-    // output is the data or apart from all; nothing writes the moving averages now.
-    unsafe {
-        let (m, v) = (mean.as_ptr::<T>(), inv_std.as_ptr::<T>());
+    with_scratch(2 * extents.channels, |room: &mut [T]| {
+        let (own_mean, own_inv_std) = room.split_at_mut(extents.channels);
+        // The statistics are calculated even where they are not wanted.
+        let [m, v] = [(1, own_mean), (2, own_inv_std)].map(|(i, own)| match call.req[i] {
+            OpReq::Null => own.as_mut_ptr(),
+            _ => call.outputs[i].as_ptr::<T>(),
+        });
         let affine = Affine {
             mean: m.cast_const(),
             inv_std: v.cast_const(),
             gamma: (!param.fix_gamma).then(|| gamma.as_ptr::<T>().cast_const()),
             beta: beta.as_ptr::<T>().cast_const(),
         };
-        let wanted = call.req[0] != OpReq::Null;
-        if batch_stats {
-            let y = if wanted { out.as_ptr() } else { std::ptr::null_mut() };
-            extents.normalise_by_batch(data.as_ptr(), eps, affine, y);
-            return Ok(());
+        let y = match call.req[0] {
+            OpReq::Null => std::ptr::null_mut(),
+            _ => call.outputs[0].as_ptr(),
+        };
+        let done: OnElements<'_> = &|elements| call.around.after(elements);
+        // SAFETY: inference gave the views these extents. The statistics overlap no input, and the
+        // output is the data or apart from all; nothing writes the moving averages now.
+        unsafe {
+            if batch_stats {
+                return extents.normalise_by_batch(data.as_ptr(), eps, affine, y, done);
+            }
+            m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
+            for (c, &variance) in moving_var.slice::<T>().iter().enumerate() {
+                *v.add(c) = T::one() / (variance + eps).sqrt();
+            }
+            extents.normalise(data.as_ptr(), affine, y, done);
         }
-        m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
-        let variances = moving_var.slice::<T>();
-        for (v, &variance) in inv_std.slice_mut::<T>().iter_mut().zip(variances) {
-            *v = T::one() / (variance + eps).sqrt();
-        }
-        if wanted {
-            extents.normalise(data.as_ptr(), affine, out.as_ptr());
-        }
-    }
+    });
     Ok(())
 }
 
@@ -378,7 +382,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         if extents.inner == 1 && extents.channels > 1 {
             transposed(&extents, (dy, x), affine, !batch_stats, to);
         } else {
-            extents.backward(dy, x, affine, !batch_stats, to);
+            let wanted: OnElements<'_> = &|elements| call.around.before(elements);
+            extents.backward(dy, x, affine, !batch_stats, to, wanted);
         }
     }
     Ok(())
@@ -408,7 +413,7 @@ unsafe fn transposed<T: Real>(
             swap_inner(x, (1, rows, columns), b.as_mut_ptr());
             let wanted = !to.data.is_null();
             let inner = Gradients { data: if wanted { c.as_mut_ptr() } else { to.data }, ..to };
-            turned.backward(a.as_ptr(), b.as_ptr(), affine, fixed, inner);
+            turned.backward(a.as_ptr(), b.as_ptr(), affine, fixed, inner, &|_| ());
             if wanted {
                 swap_inner(c.as_ptr(), (1, columns, rows), to.data);
             }

@@ -68,10 +68,49 @@ fn compare<T: Element>(a: T, b: T) -> Ordering {
     })
 }
 
-/// Calls `f(line, order of its elements)` for every line, side by side.
+/// Up to this many places are kept in order while a line is read once.
+const FEW: usize = 32;
+
+/// The first `count` of the places `0..len` in the order of `compare`; equal ones keep theirs.
+fn first_places(
+    len: usize,
+    count: usize,
+    compare: impl Fn(usize, usize) -> Ordering,
+) -> Vec<usize> {
+    let all = || (0..len).collect::<Vec<usize>>();
+    if count > len / 2 {
+        let mut all = all();
+        all.sort_by(|&i, &j| compare(i, j));
+        all.truncate(count);
+        return all;
+    }
+    if count > FEW {
+        let mut all = all();
+        let by_place = |i: &usize, j: &usize| compare(*i, *j).then(i.cmp(j));
+        all.select_nth_unstable_by(count, by_place);
+        all.truncate(count);
+        all.sort_unstable_by(by_place);
+        return all;
+    }
+    let mut first: Vec<usize> = Vec::with_capacity(count);
+    for i in 0..len {
+        if first.len() == count {
+            match first.last() {
+                Some(&last) if compare(i, last).is_lt() => first.pop(),
+                _ => continue,
+            };
+        }
+        first.insert(first.partition_point(|&j| compare(j, i).is_le()), i);
+    }
+    first
+}
+
+/// Calls `f(line, order of its elements)` for every line, side by side; with the first `count` of
+/// that order.
 fn for_orders(
     x: &View,
     (outer, len, inner): Lines,
+    count: usize,
     ascend: bool,
     f: impl Fn(usize, &[usize]) + Send + Sync,
 ) {
@@ -82,9 +121,9 @@ fn for_orders(
                 let start = line / inner * len * inner + line % inner;
                 // SAFETY: lines lie inside of the input.
                 let at = |i: usize| unsafe { *from.at(start + i * inner) };
-                let mut order: Vec<usize> = (0..len).collect();
-                order.sort_by(|&i, &j| {
-                    if ascend { compare(at(i), at(j)) } else { compare(at(j), at(i)) }
+                let order = first_places(len, count, |i, j| match ascend {
+                    true => compare(at(i), at(j)),
+                    false => compare(at(j), at(i)),
                 });
                 f(line, &order);
             }
@@ -122,7 +161,7 @@ fn sort_kernel(call: &Call<'_>) -> Result<()> {
     let (x, out, p) = (&call.inputs[0], &call.outputs[0], call.attrs.get::<SortParam>());
     let lines = lines(x.shape(), p.axis)?;
     let (from, to, size) = (Shared(x.ptr()), Shared(out.ptr()), x.dtype().size());
-    for_orders(x, lines, p.is_ascend, |line, order| {
+    for_orders(x, lines, lines.1, p.is_ascend, |line, order| {
         for (i, &j) in order.iter().enumerate() {
             put(&from, spot(line, j, lines.1, lines.2), &to, spot(line, i, lines.1, lines.2), size);
         }
@@ -135,7 +174,7 @@ fn sort_backward(call: &Call<'_>) -> Result<()> {
         ([0, 1].map(|i| &call.inputs[i]), &call.outputs[0], call.attrs.get::<SortParam>());
     let lines = lines(x.shape(), p.axis)?;
     let (from, to, size) = (Shared(g.ptr()), Shared(dx.ptr()), x.dtype().size());
-    for_orders(x, lines, p.is_ascend, |line, order| {
+    for_orders(x, lines, lines.1, p.is_ascend, |line, order| {
         for (i, &j) in order.iter().enumerate() {
             put(&from, spot(line, i, lines.1, lines.2), &to, spot(line, j, lines.1, lines.2), size);
         }
@@ -188,7 +227,7 @@ fn sorts() -> Vec<OpDef> {
                     (&call.inputs[0], &call.outputs[0], call.attrs.get::<ArgsortParam>());
                 let lines = lines(x.shape(), p.axis)?;
                 let (to, dtype) = (Shared(out.ptr()), out.dtype());
-                for_orders(x, lines, p.is_ascend, |line, order| {
+                for_orders(x, lines, lines.1, p.is_ascend, |line, order| {
                     for (i, &j) in order.iter().enumerate() {
                         // SAFETY: places of this line in the output.
                         unsafe {
@@ -232,8 +271,8 @@ fn topk_kernel(call: &Call<'_>) -> Result<()> {
     if p.ret_typ == RetTyp::Mask {
         zero_view(&call.outputs[0]);
     }
-    for_orders(x, lines, p.is_ascend, |line, order| {
-        for (i, &j) in order[..k].iter().enumerate() {
+    for_orders(x, lines, k, p.is_ascend, |line, order| {
+        for (i, &j) in order.iter().enumerate() {
             let to = spot(line, i, k, lines.2);
             let own = spot(line, j, lines.1, lines.2);
             // SAFETY: places of this line in the outputs.
@@ -265,8 +304,8 @@ fn topk_backward(call: &Call<'_>) -> Result<()> {
     let lines = lines(x.shape(), p.axis)?;
     let (k, size) = (top_count(p, lines.1)?, x.dtype().size());
     let (from, to) = (Shared(g.ptr()), Shared(dx.ptr()));
-    for_orders(x, lines, p.is_ascend, |line, order| {
-        for (i, &j) in order[..k].iter().enumerate() {
+    for_orders(x, lines, k, p.is_ascend, |line, order| {
+        for (i, &j) in order.iter().enumerate() {
             put(&from, spot(line, i, k, lines.2), &to, spot(line, j, lines.1, lines.2), size);
         }
     });
@@ -331,6 +370,21 @@ pub fn operators() -> Vec<OpDef> {
 #[cfg(test)]
 mod tests {
     use crate::ops::testing::*;
+
+    #[test]
+    fn first_places_are_those_of_a_stable_sort() {
+        for (len, most) in [(0, 0), (1, 1), (7, 7), (50, 50), (300, 300)] {
+            for spread in [1, 3, 1000] {
+                let x: Vec<u64> = (0..len as u64).map(|i| i * 7919 % 613 % spread).collect();
+                let mut sorted: Vec<usize> = (0..len).collect();
+                sorted.sort_by_key(|&i| x[i]);
+                for count in (len.min(1)..=most).step_by(9).chain([len]) {
+                    let got = super::first_places(len, count, |i, j| x[i].cmp(&x[j]));
+                    assert_eq!(got, sorted[..count], "{count} of {len}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn orders() {

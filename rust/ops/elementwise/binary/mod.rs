@@ -114,6 +114,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
             Ok(inputs.iter().chain(&*outputs).all(|s| s.is_known()))
         })
         .infer_type(same_type)
+        .pointwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(gradient(format!("_backward_broadcast_{back}")))
         .kernel(kernel(|call| broadcast(row, call)))
@@ -178,6 +179,7 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         all.push(
             OpDef::new::<ScalarParam>(&back)
                 .inputs_are(&[("ograd", "Output gradient."), ("data", "The array.")])
+                .pointwise()
                 .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
                 .kernel(kernel(move |call| with_scalar_backward(row, call, left)))
                 .kernels([device::with_number_slope(row, left)]),
@@ -212,6 +214,7 @@ pub fn operators() -> Vec<OpDef> {
                     OpDef::plain(&name)
                         .inputs_are(&all_inputs[..count])
                         .outputs_are(&["lhs", "rhs"])
+                        .pointwise()
                         .kernel(kernel(|call| backward(row, call)))
                         .kernels([device::slopes(row)]),
                 );
