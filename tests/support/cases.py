@@ -313,7 +313,11 @@ case(
 case("one_hot", In((3,), 0, 4, "index", "int32"), depth=4, on_value=2.0, off_value=-1.0,
      dtype="float64", grad="none", dtypes=("float32",))  # fmt: skip
 case("gather_nd", (3, 4), In((2, 5), 0, 3, "index", "int32"))
-case("scatter_nd", (2,), In((1, 2), 1, 2, "index", "int32"), shape=(4,), grad="none", dtypes=())
+EACH_ONCE = In((1, 4), 0, 4, "distinct", "int32")
+case("scatter_nd", (4,), EACH_ONCE, shape=(5,), dtypes=ALL)
+case("scatter_nd", (4, 3), EACH_ONCE, shape=(6, 3))
+case("_backward_gather_nd", (5,), In((2, 5), 0, 3, "index", "int32"), shape=(3, 4), dtypes=ALL)
+case("_backward_gather_nd", (4, 2), In((1, 4), 0, 2, "index", "int32"), shape=(3, 2))
 case("ravel_multi_index", In((2, 3), 0, 3, "index"), shape=(4, 5), grad="none", dtypes=FLOATS[:2])
 case("unravel_index", In((3,), 0, 20, "index"), shape=(4, 5), grad="none", dtypes=FLOATS[:2])
 
