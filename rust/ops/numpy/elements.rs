@@ -219,7 +219,7 @@ fn bits() -> Vec<OpDef> {
 
 /// The nearest number of so many decimals; of two equally near ones that with an even last digit.
 fn around(x: f64, decimals: i32) -> f64 {
-    let unit = 10f64.powi(decimals.abs());
+    let unit = 10f64.powi(decimals.saturating_abs());
     match decimals {
         0 => x.round_ties_even(),
         1.. => (x * unit).round_ties_even() / unit,
