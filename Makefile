@@ -126,7 +126,7 @@ check-rust: ## only compile, without code generation: the core, and the binding
 deny: ## advisories, licences and sources of dependencies (needs cargo-deny)
 	cargo deny --all-features check
 
-compare: build ## every operator case, forward and backward, beside MXNet 1.9.1 (MXNET_PYTHON=a Python that has it)
+compare: build ## every operator case in its dtypes, forward and backward, beside MXNet 1.9.1 (MXNET_PYTHON=a Python that has it)
 	$(BIN)/python -m pytest -q tests/operators/test_as_in_mxnet.py
 
 bench-plans: ## memory plans of whole networks against lower bounds and MXNet's plans

@@ -140,32 +140,6 @@ PLACES: dict[str, str] = {
     "rnn.rnn_cell": "rnn",
 }
 
-#: Operators, by their names in symbol files, and functions of `mx.nd` that rsnet did not have when
-#: this was listed.
-OPERATORS = frozenset(
-    """
-    _contrib_boolean_mask _contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
-    _contrib_dgl_csr_neighbor_uniform_sample _contrib_dgl_graph_compact _contrib_dgl_subgraph
-    _contrib_edge_id _contrib_getnnz _contrib_quantized_rnn _cvimdecode _cvimread _imdecode imdecode
-    _sparse_adagrad_update _sparse_retain _square_sum
-    """.split()
-)
-
-#: What the names of operators begin with of which rsnet has a part: those of `mx.np` and `mx.npx`.
-_MISSING_FAMILIES = ("_np_", "_npi_", "_npx_", "_backward_np_", "_backward_npi_")
-
-
-def is_missing_operator(name: str) -> bool:
-    """Whether MXNet has an operator of this name that rsnet does not have."""
-    return name in OPERATORS or name.startswith(_MISSING_FAMILIES)
-
-
-#: Likewise what namespaces of `mx.nd` and `mx.sym` have beside operators.
-IN_NAMESPACES = {
-    "contrib": frozenset(["rand_zipfian"]),
-    "sparse": frozenset("csr_matrix row_sparse_array".split()),
-}
-
 
 def why_missing(module: str, name: str) -> str | None:
     """A message if MXNet's `module` has `name`; `None` if MXNet does not have it either."""
@@ -173,14 +147,6 @@ def why_missing(module: str, name: str) -> str | None:
         return None
     full = f"mx.{module}.{name}" if module else f"mx.{name}"
     return f"`{full}` is not in rsnet yet (docs/from_mxnet.md lists what is)"
-
-
-def why_missing_in(namespace: str, name: str) -> str | None:
-    """As :func:`why_missing` for a namespace of operators, such as ``"contrib"``."""
-    operators = {f"_{namespace}_{name}", f"{namespace}_{name}"}
-    if OPERATORS.isdisjoint(operators) and name not in IN_NAMESPACES.get(namespace, ()):
-        return None
-    return f"MXNet's `{namespace}.{name}` is not in rsnet yet"
 
 
 def module_getattr(qualified: str) -> Callable[[str], Any]:

@@ -229,6 +229,28 @@ impl Channels {
         });
     }
 
+    /// The gradient of the data of [`Channels::normalise`], where the statistics are those of these
+    /// and other elements: `slopes` has for every channel, over all of them, the mean of `dy` and
+    /// that of `dy (x - mean)` times the square of `inv_std`.
+    ///
+    /// # Safety
+    /// `dy` and `x` have these extents; `to` is one of them or apart.
+    pub unsafe fn data_gradient<T: Real>(
+        &self,
+        dy: *const T,
+        x: *const T,
+        a: Affine<T>,
+        slopes: *const T,
+        to: *mut T,
+    ) {
+        let (x, dy) = (Shared(x.cast_mut()), Shared(dy.cast_mut()));
+        let (slopes, to) = (Shared(slopes.cast_mut()), Shared(to));
+        // SAFETY: promised by the caller; planes belong to one task.
+        self.for_planes(|range| unsafe {
+            gradient_of_planes(self, range, dy.at(0), x.at(0), &a, slopes.at(0), to.at(0));
+        });
+    }
+
     /// # Safety
     /// As [`Channels::backward`].
     unsafe fn backward_by_planes<T: Real>(

@@ -12,7 +12,9 @@ import pytest
 
 import rsnet as mx
 from rsnet import _core
-from rsnet._mxnet_names import NAMES, OPERATORS, absent
+from rsnet._missing_operators import WHY
+from rsnet._mxnet_names import NAMES, absent
+from rsnet.ndarray._register import home_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from_mxnet.md").read_text()
 
@@ -232,21 +234,23 @@ def test_operators_missing_in_namespaces_say_so(namespace, name):
     assert "MXNet" not in str(info.value)
 
 
+def file_of(op):
+    """A symbol file whose one node has this operator."""
+    nodes = [
+        {"op": "null", "name": "x", "inputs": []},
+        {"op": op, "name": "y", "inputs": [[0, 0, 0]]},
+    ]
+    return json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]})
+
+
 @pytest.mark.parametrize("name", ["_contrib_quantized_rnn", "_npi_bincount", "_npi_unique"])
 def test_an_operator_missing_in_a_file_is_not_called_the_programs_own(name):
-    def file(op):
-        nodes = [
-            {"op": "null", "name": "x", "inputs": []},
-            {"op": op, "name": "y", "inputs": [[0, 0, 0]]},
-        ]
-        return json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]})
-
     with pytest.raises(mx.MXNetError) as info:
-        mx.sym.load_json(file(name))
+        mx.sym.load_json(file_of(name))
     assert f"MXNet's `{name}` is not in rsnet yet" in str(info.value)
     assert "import its module" not in str(info.value)
     with pytest.raises(mx.MXNetError, match="import its module"):
-        mx.sym.load_json(file("of_a_program"))
+        mx.sym.load_json(file_of("of_a_program"))
 
 
 def test_fluent_methods_of_symbols_carry_signature_and_text():
@@ -257,5 +261,24 @@ def test_fluent_methods_of_symbols_carry_signature_and_text():
 
 
 def test_operators_that_are_listed_as_missing_are():
-    there = OPERATORS.intersection(_core.operator_names())
+    there = set(WHY).intersection(_core.operator_names())
     assert not there, f"no longer missing: {sorted(there)}"
+
+
+def test_the_page_lists_the_operators_that_are_missing():
+    rows = re.findall(r"^\| (`_.*) \| .+ \|$", PAGE, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+[^_`])`", row)]
+    assert sorted(listed) == sorted(set(WHY) - {"imdecode"})
+
+
+@pytest.mark.parametrize("name", sorted(set(WHY) - {"imdecode"}))
+def test_a_missing_operator_says_why(name):
+    home, short = home_of(name)
+    if not name.startswith("_sg_mkldnn_selfatt_"):  # these load
+        with pytest.raises(mx.MXNetError, match=re.escape(WHY[name])):
+            mx.sym.load_json(file_of(name))
+    for where in (mx.nd, mx.sym):
+        if (where, name) == (mx.nd, "_contrib_boolean_mask"):
+            continue
+        with pytest.raises(AttributeError, match=re.escape(WHY[name])):
+            getattr(getattr(where, home), short)

@@ -202,7 +202,7 @@ def test_layers_look_as_in_mxnet(text):
         (lambda: nn.AvgPool1D(layout="NCHW"), "invalid layout 'NCHW'"),
         (lambda: nn.LeakyReLU(-1), "invalid alpha -1: expected at least 0"),
         (lambda: nn.Embedding(2, 2, sparse_grad=True), "sparse arrays are not supported"),
-        (lambda: nn.SyncBatchNorm(num_devices=2), "invalid num_devices 2"),
+        (lambda: nn.SyncBatchNorm(num_devices=-2), "invalid num_devices -2"),
         (lambda: nn.ReflectionPad2D((1, 2)), "invalid padding"),
         (lambda: contrib.nn.SparseEmbedding(3, 4), "sparse arrays are not supported"),
         (lambda: contrib.nn.PixelShuffle2D((1, 2, 3)), "wrong length of factors"),

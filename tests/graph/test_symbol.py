@@ -300,6 +300,7 @@ def test_incomplete_inference_warns_and_partial_tells_what_is_known():
         (lambda x: sym.slice_axis(x, axis=0, begin=1, end=3), (0, 5), (0, 5), None),
         (lambda x: sym.slice(x, begin=(0, 1), end=(1, 3)), (0, 5), (0, 2), None),
         (lambda x: sym.squeeze(x, axis=1), (0, 1, 3), (0, 3), None),
+        (lambda x: sym.squeeze(x), (0, 1, 3), (), ((2, 3), ())),
         (lambda x: sym.tile(x, reps=(2, 1, 3)), (0, 4), (2, 0, 12), None),
     ],
 )

@@ -12,10 +12,11 @@ import pytest
 import rsnet as mx
 from rsnet import nd, sym
 from rsnet._operators import registry
+from rsnet.ndarray._register import is_backward
 from rsnet.symbol import register
 
 OPTIONS = {"out", "name", "attr"}
-NAMES = [n for n in registry.names() if not n.startswith("_backward")]
+NAMES = [n for n in registry.names() if not is_backward(n)]
 OPERATORS = [n for n in NAMES if mx._core.operator_info(n)["name"] == n]  # each by one of its names
 
 

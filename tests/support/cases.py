@@ -4,6 +4,7 @@ A new element-wise operator needs one row in `UNARY_DOMAINS` (or nothing, if [-1
 its formula in `reference.py`; its tests are then written.
 """
 
+import os
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from reference import BINARY, COMPARISONS, UNARY
 FLOATS = ("float32", "float64", "float16")
 INTS = ("int32", "int64", "int8", "uint8")
 ALL = FLOATS + INTS
+SEED = int(os.environ.get("CASES_SEED", "0"))
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ class Case:
     id: str = ""
 
     def arrays(self, dtype):
-        """The input arrays, the same in every run."""
-        rng = np.random.RandomState(zlib.crc32(self.id.encode()))
+        """The input arrays, the same in every run of one `CASES_SEED`."""
+        rng = np.random.RandomState((zlib.crc32(self.id.encode()) + SEED) % 2**32)
         return [i.draw(rng, dtype) for i in self.inputs]
 
     def differentiated(self):
@@ -226,7 +228,7 @@ for name in ("argmax", "argmin"):
         ((3, 4), {"axis": 1}), ((3, 4), {}), ((3, 4), {"axis": 0, "keepdims": True}),
         ((1,), {"axis": 0}), ((2, 3, 4), {"axis": -1}),
     ]:  # fmt: skip
-        case(name, In(shape, kind="distinct"), grad="zero", dtypes=FLOATS[:2], **params)
+        case(name, In(shape, kind="distinct"), grad="zero", dtypes=ALL, **params)
 case("argmax_channel", In((3, 4), kind="distinct"), grad="zero")
 case("pick", (3, 4), In((3,), 0, 4, "index"))
 case("pick", (3, 4), In((4,), 0, 3, "index"), axis=0, keepdims=True)
@@ -313,7 +315,11 @@ case(
 case("one_hot", In((3,), 0, 4, "index", "int32"), depth=4, on_value=2.0, off_value=-1.0,
      dtype="float64", grad="none", dtypes=("float32",))  # fmt: skip
 case("gather_nd", (3, 4), In((2, 5), 0, 3, "index", "int32"))
-case("scatter_nd", (2,), In((1, 2), 1, 2, "index", "int32"), shape=(4,), grad="none", dtypes=())
+EACH_ONCE = In((1, 4), 0, 4, "distinct", "int32")
+case("scatter_nd", (4,), EACH_ONCE, shape=(5,), dtypes=ALL)
+case("scatter_nd", (4, 3), EACH_ONCE, shape=(6, 3))
+case("_backward_gather_nd", (5,), In((2, 5), 0, 3, "index", "int32"), shape=(3, 4), dtypes=ALL)
+case("_backward_gather_nd", (4, 2), In((1, 4), 0, 2, "index", "int32"), shape=(3, 2))
 case("ravel_multi_index", In((2, 3), 0, 3, "index"), shape=(4, 5), grad="none", dtypes=FLOATS[:2])
 case("unravel_index", In((3,), 0, 20, "index"), shape=(4, 5), grad="none", dtypes=FLOATS[:2])
 

@@ -8,6 +8,7 @@ from naming import function
 from reference import REFERENCES
 
 import rsnet as mx
+from rsnet.ndarray._register import is_backward
 
 # Random operators: parameters, mean, standard deviation.
 RANDOM = {
@@ -31,7 +32,7 @@ def known_operators():
         info = mx._core.operator_info(name)
         canonical = info["name"]
         builtin = mx._core.is_builtin_operator(canonical)
-        if builtin and not canonical.startswith("_backward"):
+        if builtin and not is_backward(canonical):
             params = [(field, text) for field, _, text, _ in info["params"]]
             found[canonical] = {"doc": info["doc"], "arrays": info["arrays"], "params": params}
     return found

@@ -1,4 +1,5 @@
-"""Runs every operator case with rsnet or with MXNet, forward and backward, and stores the results.
+"""Runs every operator case with rsnet or with MXNet, forward and backward, in each of its dtypes,
+and stores the results.
 
     python tests/support/results.py rsnet|mxnet OUT.npz [OPERATOR ...]
 
@@ -23,9 +24,14 @@ from cases import CASES
 from naming import function, is_numpy
 
 
-def arrays_of(case):
-    dtype = "float32" if "float32" in case.dtypes or not case.dtypes else case.dtypes[0]
-    return case.arrays(dtype)
+def dtypes_of(case):
+    """Float32 first, if it is among them."""
+    return sorted(case.dtypes or ["float32"], key=lambda dtype: dtype != "float32")
+
+
+def name_of(case, dtype):
+    """The case, with its dtype unless that is the first one."""
+    return case.id if dtype == dtypes_of(case)[0] else f"{case.id}/{dtype}"
 
 
 def array_of(mx, case):
@@ -47,9 +53,9 @@ def given_outputs(case, inputs):
     return {"out": [inputs[i * stride].copy() for i in range(count)]}
 
 
-def run(mx, case):
+def run(mx, case, dtype):
     """Outputs, then the gradients of the differentiated inputs, or the error of either."""
-    inputs = [array_of(mx, case)(a, dtype=a.dtype) for a in arrays_of(case)]
+    inputs = [array_of(mx, case)(a, dtype=a.dtype) for a in case.arrays(dtype)]
     wrt = case.differentiated() if case.grad != "none" else ()
     for i in wrt:
         inputs[i].attach_grad()
@@ -74,31 +80,30 @@ def text_of(error):
     return np.array(f"{type(error).__name__}: {text[-300:]}")
 
 
-def of_operator(mx, cases):
-    """Results by case and by what they are."""
+def of_dtype(mx, cases, dtype):
+    """Results by case and by what they are: `op-3 output 0`, `op-3/float16 error`."""
     stored = {}
     for case in cases:
-        if any(0 in i.shape for i in case.inputs):
-            continue  # MXNet refuses empty arrays
         try:
-            found = run(mx, case)
+            found = run(mx, case, dtype)
         except Exception as error:
             found = {"error": text_of(error)}
-        stored.update({f"{case.id} {what}": value for what, value in found.items()})
+        stored.update({f"{name_of(case, dtype)} {what}": value for what, value in found.items()})
     return stored
 
 
-def apart(mx, cases):
-    """As `of_operator`, in a process of its own: some calls end the whole process."""
+def apart(mx, cases, dtype):
+    """As `of_dtype`, in a process of its own: some calls end the whole process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.npz"
         child = os.fork()
         if child == 0:
-            np.savez(path, **of_operator(mx, cases))
+            np.savez(path, **of_dtype(mx, cases, dtype))
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         if status:
-            return {f"{cases[0].id} error": np.array(f"the process ended with status {status}")}
+            text = f"the process ended with status {status}"
+            return {f"{name_of(cases[0], dtype)} error": np.array(text)}
         with np.load(path) as stored:
             return dict(stored)
 
@@ -107,8 +112,11 @@ def results(package, operators):
     mx = importlib.import_module(package)
     stored = {}
     for op, cases in CASES.items():
-        if not operators or op in operators:
-            stored |= apart(mx, cases)
+        if operators and op not in operators:
+            continue
+        cases = [c for c in cases if not any(0 in i.shape for i in c.inputs)]  # MXNet refuses these
+        for dtype in dict.fromkeys(d for case in cases for d in dtypes_of(case)):
+            stored |= apart(mx, [c for c in cases if dtype in dtypes_of(c)], dtype)
     return stored
 
 

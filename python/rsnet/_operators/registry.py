@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import _core
-from .._mxnet_names import is_missing_operator
+from .._missing_operators import why_missing_operator
 from .._on_demand import import_on_demand
 from ..base import MXNetError
 
@@ -98,8 +98,8 @@ def missing(name: str) -> str | None:
 def absent(name: str, text: str) -> str:
     """The message ``text`` for a missing function, with the reason or the nearest name."""
     why = missing(name)
-    if why is None and is_missing_operator(name):
-        why = f"{text}: MXNet's `{name}` is not in rsnet yet"
+    if why is None and (reason := why_missing_operator(name)) is not None:
+        why = f"{text}: {reason}"
     if why is not None or name.startswith("_"):
         return why or text
     import difflib  # for errors only: these would add to the time of importing rsnet
@@ -121,11 +121,10 @@ def with_reasons(text: str) -> str:
     missing = set(_UNREGISTERED.findall(text))
 
     def reason(found: re.Match[str]) -> str:
-        known = is_missing_operator(found[1])
-        return f"MXNet's `{found[1]}` is not in rsnet yet" if known else found[0]
+        return why_missing_operator(found[1]) or found[0]
 
     lines = text.splitlines()
-    if missing and all(map(is_missing_operator, missing)):
+    if missing and all(map(why_missing_operator, missing)):
         lines[-1] = "With allow_unknown=True the file loads without them."
     return _UNREGISTERED.sub(reason, "\n".join(lines))
 

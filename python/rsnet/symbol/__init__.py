@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import _core
 from .._fluent import add_fluent as _add_fluent
-from .._mxnet_names import why_missing_in as _why_missing_in
+from .._missing_operators import why_missing_in as _why_missing_in
 from .._on_demand import import_on_demand as _import_on_demand
 from .._operators import registry as _registry
 from ..base import _Null  # noqa: F401  the default that signatures name

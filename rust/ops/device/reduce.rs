@@ -121,7 +121,8 @@ fn null() -> *mut u8 {
     std::ptr::null_mut()
 }
 
-/// Norms are calculated in double precision on devices, which holds the squares of these.
+/// Norms are calculated in double precision on devices, which holds the squares of these; positions
+/// among these are float32.
 const SINGLE: &[DType] = &[DType::F32, DType::F16];
 
 fn norms(make: fn(&str, &'static [DType], AxesOf) -> Kernel, names: [&str; 2]) -> Vec<Kernel> {
@@ -133,7 +134,7 @@ fn norms(make: fn(&str, &'static [DType], AxesOf) -> Kernel, names: [&str; 2]) -
 }
 
 fn position(axis: fn(&Attrs) -> (Option<i64>, bool), sign: i32) -> Kernel {
-    kernel("reduce", &["position<$0>"], &[("data", FLOATS)], move |call: &Call<'_>, launcher| {
+    kernel("reduce", &["position<$0>"], &[("data", SINGLE)], move |call: &Call<'_>, launcher| {
         let (x, y) = (&call.inputs[0], &call.outputs[0]);
         let (count, length, distance) = rows(x.shape(), axis(call.attrs).0)?;
         if length == 0 {

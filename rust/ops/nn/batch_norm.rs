@@ -4,9 +4,10 @@
 //! the CPU. So a forward copy that recomputation makes leaves them alone.
 
 use super::infer::{complete, expect_rank, norm_type};
+use super::sync_batch_norm::{self, SYNC, SyncBatchNormParam, Together, meeting};
 use super::widening;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::norm::{Affine, Channels, Gradients, OnElements};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -43,42 +44,6 @@ params! {
                                                 well.";
     }
 }
-
-params! {
-    /// Parameters of `_contrib_SyncBatchNorm`.
-    pub struct SyncBatchNormParam {
-        eps: f32, default(1e-3), "Added to the variance.";
-        momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
-        fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
-        use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
-        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
-                                                well.";
-        ndev: i32, default(1), "Number of devices that share a batch; in training only 1 is \
-                                supported.";
-        key: String, required, "Name that the nodes of one layer on several devices share.";
-    }
-}
-
-const SYNC: &str = r#"
-`BatchNorm` over axis 1, whose statistics are those of the batches of all devices together.
-
-Notes
------
-Everything else is as in `BatchNorm`. Training over more than one device is an error.
-
-Examples
---------
->>> x = nd.array([[1, 2], [3, 6]])
->>> with autograd.record():
-...     y = nd.contrib.SyncBatchNorm(x, nd.ones(2), nd.zeros(2), nd.zeros(2), nd.ones(2), key='bn')
->>> y
-[[-0.9995004 -0.99987507]
- [ 0.9995004  0.99987507]]
-
-References
-----------
-H. Zhang et al., Context Encoding for Semantic Segmentation, CVPR 2018.
-"#;
 
 const WITH_RELU: &str = r#"
 `BatchNorm` followed by ``max(y, 0)``.
@@ -176,15 +141,29 @@ pub fn operators() -> Vec<OpDef> {
         backward(OpDef::new::<BatchNormParam>("_backward_BatchNorm")),
         define(OpDef::new::<BatchNormV1Param>("BatchNorm_v1"), "_backward_BatchNorm_v1"),
         backward(OpDef::new::<BatchNormV1Param>("_backward_BatchNorm_v1")),
-        define(
-            OpDef::new::<SyncBatchNormParam>("_contrib_SyncBatchNorm"),
-            "_backward_SyncBatchNorm",
-        )
-        .doc(SYNC),
-        backward(OpDef::new::<SyncBatchNormParam>("_backward_SyncBatchNorm")),
+        over_devices(
+            define(
+                OpDef::new::<SyncBatchNormParam>("_contrib_SyncBatchNorm"),
+                "_backward_SyncBatchNorm",
+            )
+            .doc(SYNC),
+            1,
+            sync_batch_norm::forward,
+        ),
+        over_devices(
+            backward(OpDef::new::<SyncBatchNormParam>("_backward_SyncBatchNorm")),
+            2,
+            sync_batch_norm::backward,
+        ),
         with_relu(define(OpDef::new::<BatchNormParam>("_contrib_BatchNormWithReLU"), RELU_BACK)),
         relu_backward(),
     ]
+}
+
+/// The operator with a kernel for calls over several devices.
+fn over_devices(def: OpDef, gamma: usize, together: Together) -> OpDef {
+    let several = meeting(&def.kernels[0], gamma, together);
+    def.kernel(several)
 }
 
 const RELU_BACK: &str = "_backward_contrib_BatchNormWithReLU";
@@ -301,10 +280,6 @@ pub fn extents(param: &BatchNormParam, data: &View) -> Channels {
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param = param(call.attrs);
     let batch_stats = call.ctx.is_train && !param.use_global_stats;
-    let ndev = call.attrs.typed().downcast_ref::<SyncBatchNormParam>().map_or(1, |p| p.ndev);
-    if batch_stats && ndev != 1 {
-        return Err(Error::argument("ndev", "value", ndev, "1 in training"));
-    }
     let [data, gamma, beta, moving_mean, moving_var] = call.inputs else { unreachable!("five") };
     let extents = extents(&param, data);
     let eps = T::of(param.eps);
@@ -342,9 +317,29 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Moves the averages towards the statistics of a batch.
+///
+/// # Safety
+/// The views, of one extent, are mean, inverse standard deviation, and the two moving averages,
+/// which are ours to write.
+pub unsafe fn update_moving<T: Real>(param: &BatchNormParam, views: &[View]) {
+    let [mean, inv_std, moving_mean, moving_var] = views else { unreachable!("four views") };
+    let keep = T::of(param.momentum.into());
+    let (new, eps) = (T::one() - keep, T::of(param.eps));
+    // SAFETY: promised by the caller.
+    unsafe {
+        let stats = mean.slice::<T>().iter().zip(inv_std.slice::<T>());
+        let moving = moving_mean.slice_mut::<T>().iter_mut().zip(moving_var.slice_mut::<T>());
+        for ((mm, mv), (&m, &s)) in moving.zip(stats) {
+            *mm = *mm * keep + m * new;
+            *mv = *mv * keep + (T::one() / (s * s) - eps).max(T::zero()) * new;
+        }
+    }
+}
+
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param = param(call.attrs);
-    let [grad, data, gamma, mean, inv_std, moving_mean, moving_var] = call.inputs else {
+    let [grad, data, gamma, mean, inv_std, ..] = call.inputs else {
         unreachable!("declared dependencies")
     };
     let extents = extents(&param, data);
@@ -357,14 +352,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     // `data`, all others are apart. The moving averages are declared as mutated.
     unsafe {
         if batch_stats {
-            let keep = T::of(param.momentum.into());
-            let (new, eps) = (T::one() - keep, T::of(param.eps));
-            let stats = mean.slice::<T>().iter().zip(inv_std.slice::<T>());
-            let moving = moving_mean.slice_mut::<T>().iter_mut().zip(moving_var.slice_mut::<T>());
-            for ((mm, mv), (&m, &s)) in moving.zip(stats) {
-                *mm = *mm * keep + m * new;
-                *mv = *mv * keep + (T::one() / (s * s) - eps).max(T::zero()) * new;
-            }
+            update_moving::<T>(&param, &call.inputs[3..7]);
         }
         for i in 3..call.outputs.len() {
             if call.req[i] != OpReq::Null {

@@ -28,6 +28,7 @@ pub mod sequence;
 pub mod softmax;
 pub mod softmax_output;
 pub mod sparse_penalty;
+mod sync_batch_norm;
 pub mod upsampling;
 pub mod widening;
 pub mod window;

@@ -208,11 +208,13 @@ fn diagonal_indices() -> OpDef {
             store(call, 0, &(0..call.outputs[0].size()).map(one).collect::<Vec<f64>>());
             Ok(())
         }));
-    shaped_by(def, |_, from| match from.dims() {
-        [n, rest @ ..] if !rest.is_empty() && rest.iter().all(|d| d == n) => {
-            Ok(Shape::from([from.ndim() as i64, *n]))
+    shaped_by(def, |_, from| {
+        let mut known = from.dims().iter().filter(|d| **d >= 0);
+        let n = known.next().copied().unwrap_or(-1);
+        match from.ndim() >= 2 && known.all(|d| *d == n) {
+            true => Ok(Shape::from([from.ndim() as i64, n])),
+            false => Err(Error::argument("data", "shape", from, "at least two axes of one extent")),
         }
-        _ => Err(Error::argument("data", "shape", from, "at least two axes of one extent")),
     })
 }
 

@@ -60,7 +60,7 @@ pub fn shape_of(dims: &[i64], what: &str) -> Result<Shape> {
 
 /// The shape itself, or `(1,)` for `()`, which in legacy semantics is not the shape of an array.
 pub fn at_least_1d(shape: Shape) -> Shape {
-    if shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
+    if shape.rank_known() && shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
 }
 
 pub use crate::kernels::copy::copy as copy_view;

@@ -387,7 +387,24 @@ fn arg_shape(from: &Shape, axis: Option<i64>, keepdims: bool) -> Result<Shape> {
     Ok(if shape.ndim() == 0 { Shape::new(&[1]) } else { shape })
 }
 
-/// Positions as floats, as old programs expect them, or as integers.
+/// Writes number `at` to element `r` of an output.
+///
+/// # Safety
+/// The output has this element, and its elements are `T`.
+unsafe fn put<T: Element>(to: *mut u8, r: usize, at: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { *to.cast::<T>().add(r) = T::from_int(at as i64) };
+}
+
+/// The dtype of positions among elements of another one, which their comparisons with labels of
+/// that dtype expect; float32 where not every position would fit.
+fn position_type(data: DType) -> DType {
+    match data {
+        DType::F64 | DType::I32 | DType::I64 => data,
+        _ => DType::F32,
+    }
+}
+
 fn arg(call: &Call<'_>, axis: Option<i64>, greatest: bool) -> Result<()> {
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
     let (count, n, step) = rows(x.shape(), axis)?;
@@ -401,18 +418,11 @@ fn arg(call: &Call<'_>, axis: Option<i64>, greatest: bool) -> Result<()> {
     }
     with_dtype!(x.dtype(), T => {
         let (x, y) = (Shared(x.as_ptr::<T>()), Shared(out.ptr()));
-        let whole = out.dtype() == DType::I64;
+        let put = with_dtype!(out.dtype(), P => put::<P> as unsafe fn(*mut u8, usize, usize));
         parallel_for(count, ((1 << 14) / n).max(1), |range| for r in range {
             let first = r / step * step * n + r % step;
-            // SAFETY: the row lies in the input, the result in the output, which is int64 or
-            // float32.
-            unsafe {
-                let at = arg_extreme(x.at(first).cast_const(), n, step, greatest);
-                match whole {
-                    true => *y.ptr().cast::<i64>().add(r) = at as i64,
-                    false => *y.ptr().cast::<f32>().add(r) = at as f32,
-                }
-            }
+            // SAFETY: the row lies in the input, the result in the output.
+            unsafe { put(y.ptr(), r, arg_extreme(x.at(first).cast_const(), n, step, greatest)) };
         });
     });
     Ok(())
@@ -427,9 +437,10 @@ fn positions<P: crate::operator::ParamStruct>(
     let given = if name == "argmax_channel" { "" } else { ", axis=1" };
     OpDef::new::<P>(name)
         .doc(&format!(
-            "Returns the position of the {what} element along an axis as float32; of equal ones \
-             the first.\n\nWithout an axis the array counts as one row and the result has shape \
-             (1,). Any dtype. The gradient is 0. An axis out of range or of extent 0 is an \
+            "Returns the position of the {what} element along an axis; of equal ones the \
+             first.\n\nfloat64, int32 and int64 give positions of their dtype, all others \
+             float32. Without an axis the array counts as one row and the result has shape (1,). \
+             Any dtype. The gradient is 0. An axis out of range or of extent 0 is an \
              error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 3, 2]]){given})\n\
              [{shown}.]\n"
         ))
@@ -442,7 +453,7 @@ fn positions<P: crate::operator::ParamStruct>(
             Ok(inputs[0].is_known())
         })
         .infer_type(|_, inputs, outputs| {
-            outputs[0] = Some(DType::F32);
+            outputs[0] = inputs[0].map(position_type);
             Ok(inputs[0].is_some())
         })
         .gradient(Gradient::Zero)

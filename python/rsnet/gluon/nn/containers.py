@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ndarray as nd
+from ...context import num_gpus
 from ..hybrid_block import HybridBlock
 from .basic_layers import HybridSequential, Sequential
 from .normalization import BatchNorm
@@ -84,14 +85,17 @@ class Identity(HybridBlock):
 
 
 class SyncBatchNorm(BatchNorm):
-    """Batch normalisation over the batches of several devices.
+    """Batch normalisation over the batches of several devices (H. Zhang et al. 2018).
+
+    While training, the layer's calls on all devices are computed together, once each device has
+    its own. A call that the others do not join within a minute fails.
 
     Parameters
     ----------
     in_channels : int
         0: the first forward pass decides.
     num_devices : int, optional
-        Only 1 (or None): on several devices statistics would have to be exchanged.
+        How many devices share a batch; by default the number of CUDA devices, or 1.
     momentum, epsilon, center, scale, use_global_stats, *_initializer
         As for `BatchNorm`.
     """
@@ -111,11 +115,9 @@ class SyncBatchNorm(BatchNorm):
         running_variance_initializer: Any = "ones",
         **kwargs: Any,
     ) -> None:
-        if num_devices not in (None, 0, 1):
-            raise NotImplementedError(
-                f"SyncBatchNorm: invalid num_devices {num_devices}: expected 1; statistics are not "
-                "exchanged between devices yet"
-            )
+        devices = num_devices or num_gpus() or 1
+        if devices < 0:
+            raise ValueError(f"SyncBatchNorm: invalid num_devices {devices}: expected at least 1")
         super().__init__(
             1,
             momentum,
@@ -129,4 +131,16 @@ class SyncBatchNorm(BatchNorm):
             running_variance_initializer,
             in_channels,
             **kwargs,
+        )
+        self._devices = devices
+
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
+        arrays = (x, gamma, beta, running_mean, running_var)
+        if self._devices == 1:
+            return super().hybrid_forward(F, *arrays)
+        options = {key: value for key, value in self._kwargs.items() if key != "axis"}
+        return F.contrib.SyncBatchNorm(
+            *arrays, name="fwd", ndev=self._devices, key=self.prefix, **options
         )

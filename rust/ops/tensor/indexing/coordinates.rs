@@ -1,4 +1,5 @@
-//! Elements and slices by coordinates: `gather_nd`, `scatter_nd`, `_scatter_set_nd`.
+//! Elements and slices by coordinates: `gather_nd`, `scatter_nd`, its sum `_backward_gather_nd`,
+//! and `_scatter_set_nd`.
 
 use super::super::common::{all_known, copy_view, first_type, wanted, zero_view};
 use super::super::kernel;
@@ -82,22 +83,26 @@ fn gather_nd() -> OpDef {
         }))
 }
 
+/// Sets `to` to 0, and adds the slices of `from` at the coordinates.
+fn scatter_sums(from: &View, indices: &View, to: &View) -> Result<()> {
+    let (mut runs, mut length) = (Vec::new(), 0);
+    for_coordinates(to.shape(), indices, |at, k, n| {
+        length = n;
+        runs.push(Addend { from: k * n, to: at });
+    })?;
+    add_runs(runs, length, from, to);
+    Ok(())
+}
+
 fn gather_nd_backward() -> OpDef {
     OpDef::plain("_backward_gather_nd_grad").kernel(kernel(|call| {
-        let (g, dx) = (&call.inputs[0], &call.outputs[0]);
         if wanted(call, 1) {
             zero_view(&call.outputs[1]);
         }
         if !wanted(call, 0) {
             return Ok(());
         }
-        let (mut runs, mut length) = (Vec::new(), 0);
-        for_coordinates(dx.shape(), &call.inputs[1], |to, k, n| {
-            length = n;
-            runs.push(Addend { from: k * n, to });
-        })?;
-        add_runs(runs, length, g, dx);
-        Ok(())
+        scatter_sums(&call.inputs[0], &call.inputs[1], &call.outputs[0])
     }))
 }
 
@@ -117,25 +122,48 @@ fn scatter_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> 
     Ok(all_known(inputs, outputs))
 }
 
-fn scatter_nd() -> OpDef {
-    let doc = text(
-        "Zeros of a shape, with the data put at coordinates: the opposite of ``gather_nd``.",
-        "Of several elements for one place the last wins. An index outside is an error.",
-        "nd.scatter_nd(nd.array([5]), nd.array([[2]]), shape=(4,))\n[0. 0. 5. 0.]",
-    );
-    OpDef::new::<ShapeParam>("scatter_nd")
-        .doc(&doc)
+/// The gradient of data that was put at coordinates: what stands there.
+fn gathered_gradient() -> Gradient {
+    Gradient::rule(|builder, node| {
+        let grad = node.out_grad(builder, 0)?;
+        Ok(vec![Some(builder.op("gather_nd", "", &[], &[grad, node.inputs[1]])?[0]), None])
+    })
+}
+
+fn scattering(name: &str) -> OpDef {
+    OpDef::new::<ShapeParam>(name)
         .inputs_are(&[("data", "The elements or slices."), ("indices", "Coordinates.")])
         .infer_shape(scatter_shape)
         .infer_type(first_type)
-        .gradient(Gradient::rule(|builder, node| {
-            let grad = node.out_grad(builder, 0)?;
-            Ok(vec![Some(builder.op("gather_nd", "", &[], &[grad, node.inputs[1]])?[0]), None])
-        }))
-        .kernel(kernel(|call| {
-            zero_view(&call.outputs[0]);
-            scatter(call, &call.inputs[0], &call.inputs[1])
-        }))
+        .gradient(gathered_gradient())
+}
+
+fn scatter_nd() -> OpDef {
+    let doc = text(
+        "Zeros of a shape, with the data put at coordinates: the opposite of ``gather_nd``.",
+        "Of several elements for one place the last wins; ``_backward_gather_nd`` adds them up. An \
+         index outside is an error.",
+        "nd.scatter_nd(nd.array([5]), nd.array([[2]]), shape=(4,))\n[0. 0. 5. 0.]",
+    );
+    scattering("scatter_nd").doc(&doc).kernel(kernel(|call| {
+        zero_view(&call.outputs[0]);
+        scatter(call, &call.inputs[0], &call.inputs[1])
+    }))
+}
+
+fn scatter_sums_nd() -> OpDef {
+    let doc = text(
+        "Zeros of a shape, with the data added at coordinates: sums where ``scatter_nd`` has the \
+         last.",
+        "Any number; its gradient is ``gather_nd``. An index outside is an error.",
+        "nd._internal._backward_gather_nd(nd.array([5, 7]), nd.array([[2, 2]]), \
+         shape=(4,))\n[ 0.  0. 12.  0.]",
+    );
+    let mut def = scattering("_backward_gather_nd")
+        .doc(&doc)
+        .kernel(kernel(|call| scatter_sums(&call.inputs[0], &call.inputs[1], &call.outputs[0])));
+    def.is_backward = false; // whatever its name says: programs call it
+    def
 }
 
 fn scatter_set_nd() -> OpDef {
@@ -179,5 +207,5 @@ fn scatter_set_nd() -> OpDef {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    vec![gather_nd(), gather_nd_backward(), scatter_nd(), scatter_set_nd()]
+    vec![gather_nd(), gather_nd_backward(), scatter_nd(), scatter_sums_nd(), scatter_set_nd()]
 }
