@@ -9,10 +9,12 @@ use super::arena::Memory;
 use super::call_site;
 use super::on_device::complete;
 use super::places::Places;
+use super::replay::Run;
 use super::run::{PendingCallback, Prepared, Running};
 use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
 use super::step::Step;
 use super::transfer::copy_between;
+use crate::cuda::Device;
 use crate::engine::{OnComplete, Prop, Push, RunOn, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
@@ -246,7 +248,11 @@ impl Program {
                 program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
-            Task::sync(move |rc| program.run_native(&steps, &run, rc.stream))
+            let runs = segment.runs.clone();
+            Task::sync(move |rc| match &runs {
+                None => program.run_native(&steps, &run, rc.stream),
+                Some(runs) => program.run_recorded(runs, &run, rc.stream),
+            })
         };
         rt.engine.push(task, push)
     }
@@ -261,16 +267,55 @@ impl Program {
         }
     }
 
+    /// Runs steps of which some are recorded, or may be: in a pass over the program's own operands
+    /// that nobody watches.
+    fn run_recorded(&self, runs: &[Run], run: &PassInfo, stream: Option<usize>) -> Result<()> {
+        let is_fixed = run.places.is_empty() && !self.base.profiler.is_on(mode::SYMBOLIC);
+        for Run { steps, replay } in runs {
+            if let Some(replay) = replay.as_ref().filter(|_| is_fixed) {
+                let mut recorded =
+                    steps.iter().map(|&i| (&self.steps[i], self.context(i, run, stream)));
+                let first = &self.steps[steps[0]];
+                let issued = replay.issue(run.is_train, &mut recorded);
+                if issued.map_err(|e| self.place(first, e))? {
+                    self.end_run(steps, replay.device()).map_err(|e| self.place(first, e))?;
+                    continue;
+                }
+            }
+            self.run_steps(steps.iter().copied(), run, stream)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Program::end_step`], for steps that were issued as a whole.
+    fn end_run(&self, steps: &[usize], device: &Arc<Device>) -> Result<()> {
+        let ticket = device.mark(Some((self.plan.clone(), self.steps[steps[0]].node)))?;
+        let arenas = self.memory.arenas.iter().filter(|a| a.device == device.context());
+        let written = steps.iter().flat_map(|&i| self.steps[i].writes.iter().map(|(a, _)| a));
+        written.chain(arenas.map(|arena| &arena.array)).for_each(|a| a.note_write(ticket));
+        Ok(())
+    }
+
     fn run_native(
         &self,
         steps: &[Range<usize>],
         run: &PassInfo,
         stream: Option<usize>,
     ) -> Result<()> {
+        self.run_steps(steps.iter().cloned().flatten(), run, stream)
+    }
+
+    #[inline]
+    fn run_steps(
+        &self,
+        steps: impl Iterator<Item = usize>,
+        run: &PassInfo,
+        stream: Option<usize>,
+    ) -> Result<()> {
         // Asked once a segment: a run that has begun is seen whole or not at all.
         let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
         let is_plain = run.places.is_empty();
-        for i in steps.iter().cloned().flatten() {
+        for i in steps {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
             let _span = if is_seen { self.span(step) } else { None };

@@ -13,7 +13,9 @@ mod norm;
 mod numbers;
 mod order;
 mod reduce;
+pub mod rnn;
 pub mod shape;
+mod update;
 mod window;
 
 use crate::dtype::DType;
@@ -39,6 +41,8 @@ const FAMILIES: &[&[KernelsOf]] = &[
     norm::TABLE,
     numbers::TABLE,
     order::TABLE,
+    rnn::TABLE,
+    update::TABLE,
 ];
 
 /// Adds the kernels for devices that the table has for `def`.
