@@ -46,8 +46,9 @@ impl Drop for Recorder<'_> {
 }
 
 impl Device {
-    /// Records what `work` issues on the stream that it is given. `None` if that cannot be recorded,
-    /// for whatever reason: issuing it on the compute stream says what is wrong, if anything is.
+    /// Records what `work` issues on the stream that it is given. `None` if that cannot be
+    /// recorded, for whatever reason: issuing it on the compute stream says what is wrong, if
+    /// anything is.
     pub fn record(
         &self,
         work: impl FnOnce(&Driver, Handle) -> Result<()>,

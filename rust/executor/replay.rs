@@ -1,10 +1,11 @@
 //! Launches of a pass that are recorded once and issued again as a whole, by the driver's graphs.
 //!
 //! What a step launches is the same in every run of its program if it computes on a device by a
-//! kernel of CUDA source, keeps no state, draws no random numbers, and its operands are those of the
-//! program. Consecutive steps of this kind are a [`Run`]. Its first passes issue every launch by
-//! itself, which loads functions and tells errors with operator and node; a later one records them,
-//! and from then on a pass issues the recording. Temporary space of recorded launches stays theirs.
+//! kernel of CUDA source, keeps no state, draws no random numbers, and its operands are those of
+//! the program. Consecutive steps of this kind are a [`Run`]. Its first passes issue every launch
+//! by itself, which loads functions and tells errors with operator and node; a later one records
+//! them, and from then on a pass issues the recording. Temporary space of recorded launches stays
+//! theirs.
 //!
 //! A recording is only as good as the driver: what it refuses to record is issued one by one
 //! forever.

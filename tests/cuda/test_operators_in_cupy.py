@@ -1,5 +1,5 @@
-"""Operators in Python that get arrays of CuPy over their operands, and those that a condition on the
-device chooses. CuPy itself needs a device; `emulated_cupy` stands in for it.
+"""Operators in Python that get arrays of CuPy over their operands, and those that a condition on
+the device chooses. CuPy itself needs a device; `emulated_cupy` stands in for it.
 """
 
 import sys

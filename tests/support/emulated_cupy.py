@@ -1,7 +1,8 @@
 """As much of CuPy as rsnet and the tests use, on the emulated driver: take it for ``cupy``.
 
 Copies and fills are issued on the current stream and not waited for; arithmetic waits for that
-stream alone. So what is computed on a stream that nobody orders gives wrong results, as on a device.
+stream alone. So what is computed on a stream that nobody orders gives wrong results, as on a
+device.
 """
 
 import ctypes

@@ -42,7 +42,7 @@ def _array(cupy: Any, operand: Any) -> Any:
     dtype = np.dtype(operand.dtype)
     if not operand.size:
         return cupy.empty(operand.shape, dtype=dtype)
-    address, _ = _core.cuda_address(operand)
+    address, _ = _core.cuda_address(operand) or (0, 0)  # one on the host has none
     device, size = operand.context.device_id, operand.size * dtype.itemsize
     memory = cupy.cuda.UnownedMemory(address, size, operand, device)
     pointer = cupy.cuda.MemoryPointer(memory, 0)

@@ -9,6 +9,7 @@ pub mod binary;
 mod dense;
 pub mod formula;
 mod layers;
+mod losses;
 mod norm;
 mod numbers;
 mod order;
@@ -38,6 +39,7 @@ const FAMILIES: &[&[KernelsOf]] = &[
     dense::TABLE,
     window::TABLE,
     layers::TABLE,
+    losses::TABLE,
     norm::TABLE,
     numbers::TABLE,
     order::TABLE,

@@ -80,7 +80,8 @@ Senior, F. Beaufays, arXiv:1402.1128 (projection).
 "#;
 
 /// The state that a forward run leaves for the backward one: its random key and, if gradients will
-/// be needed, the run itself: a `RecordedRun` of the element type or, on a device, what it has kept.
+/// be needed, the run itself: a `RecordedRun` of the element type or, on a device, what it has
+/// kept.
 #[derive(Default)]
 struct Kept {
     key: RandomKey,
