@@ -90,9 +90,10 @@ impl Device {
     /// Issues recorded work on the compute stream.
     pub fn replay(&self, recording: &Recording) -> Result<()> {
         self.issue(|driver, stream| match driver.graph_launch {
-            // SAFETY: the recording is one of this device.
             Some(launch) => {
-                driver.check("cuGraphLaunch", unsafe { launch(recording.exec.0, stream) })
+                // SAFETY: the recording is one of this device.
+                let status = unsafe { launch(recording.exec.0, stream) };
+                driver.check("cuGraphLaunch", status)
             }
             None => Ok(()), // there is no recording then
         })
