@@ -125,7 +125,7 @@ def test_a_library_that_is_none(gpu, path):
 
 
 def test_the_library_of_the_wheel_has_every_function(gpu):
-    """Where NVIDIA's wheel is installed: its library cannot work here, but names can be looked up."""
+    """Where NVIDIA's wheel is installed: its library cannot work here, but its names are known."""
     nd.dot(nd.ones((2, 2), ctx=gpu), nd.ones((2, 2), ctx=gpu)).wait_to_read()
     from rsnet.cuda import _loader
 
