@@ -84,6 +84,31 @@ API cuEventRecord(void *event, void *stream) { (void)event, (void)stream; return
 API cuEventQuery(void *event) { (void)event; return 0; }
 API cuEventSynchronize(void *event) { (void)event; return 0; }
 
+API cuStreamBeginCapture_v2(void *stream, int mode) { (void)stream, (void)mode; return 0; }
+API cuStreamEndCapture(void *stream, void **graph) {
+  (void)stream;
+  *graph = (void *)1;
+  return 0;
+}
+API cuGraphInstantiateWithFlags(void **made, void *graph, unsigned long long flags) {
+  (void)graph, (void)flags;
+  *made = (void *)1;
+  return 0;
+}
+API cuGraphDestroy(void *graph) { (void)graph; return 0; }
+API cuGraphExecDestroy(void *graph) { (void)graph; return 0; }
+
+static unsigned long replays;
+
+API cuGraphLaunch(void *graph, void *stream) {
+  (void)graph, (void)stream;
+  replays++;
+  return 0;
+}
+
+/* How often a recording was launched. */
+unsigned long null_replays(void) { return replays; }
+
 static unsigned long launches;
 
 API cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -58,7 +58,9 @@ functions! {
             i64, c_int, c_int
         );
     }
-    optional {}
+    optional {
+        set_workspace: "cublasSetWorkspace_v2"(Handle, Address, usize);
+    }
 }
 
 /// One operand of a [`Gemm`]: matrices whose columns are contiguous.
@@ -103,6 +105,8 @@ fn types(dtype: DType) -> Option<(c_int, c_int)> {
 pub struct Blas {
     table: Table,
     primary: Arc<Primary>,
+    /// The stream on which products are issued, unless they are recorded on another.
+    stream: Shared,
     /// The library's own handle, for one thread at a time.
     handle: Lock<Shared>,
 }
@@ -136,7 +140,9 @@ impl Blas {
             check("cublasCreate", (table.create)(&mut handle)).map_err(|e| unusable(path, &e))?;
             check("cublasSetStream", (table.set_stream)(handle, stream))?;
         }
-        Ok(Some(Blas { table, primary: primary.clone(), handle: Lock::new(Shared(handle)) }))
+        let (primary, stream, handle) =
+            (primary.clone(), Shared(stream), Lock::new(Shared(handle)));
+        Ok(Some(Blas { table, primary, stream, handle }))
     }
 
     /// Issues a product. Returns false if the library has none for these matrices.
@@ -144,6 +150,37 @@ impl Blas {
     /// # Safety
     /// The operands are memory of the device, and its context is current.
     pub unsafe fn multiply(&self, gemm: &Gemm) -> Result<bool> {
+        // SAFETY: promised by the caller.
+        unsafe { self.multiply_by(self.handle.lock().0, gemm) }
+    }
+
+    /// As [`Blas::multiply`], on a stream that records, with room for what the library needs.
+    ///
+    /// # Safety
+    /// As [`Blas::multiply`]; the room stays as long as the recording.
+    pub unsafe fn record(
+        &self,
+        gemm: &Gemm,
+        stream: Handle,
+        (room, bytes): (Address, usize),
+    ) -> Result<bool> {
+        let Some(set_workspace) = self.table.set_workspace else {
+            return Err(Error::execution("this cuBLAS cannot be recorded"));
+        };
+        let handle = self.handle.lock();
+        // SAFETY: promised by the caller. Setting a stream forgets the room.
+        unsafe {
+            check("cublasSetStream", (self.table.set_stream)(handle.0, stream))?;
+            let set = check("cublasSetWorkspace", set_workspace(handle.0, room, bytes));
+            let done = set.and_then(|()| self.multiply_by(handle.0, gemm));
+            check("cublasSetStream", (self.table.set_stream)(handle.0, self.stream.0))?;
+            done
+        }
+    }
+
+    /// # Safety
+    /// As [`Blas::multiply`]; the handle is this one's, and no other thread uses it.
+    unsafe fn multiply_by(&self, handle: Handle, gemm: &Gemm) -> Result<bool> {
         let Some((of, sums)) = types(gemm.dtype) else { return Ok(false) };
         // Factors of the product and of what is there, in the type of the sums.
         let (one, there) = (1.0f64, f64::from(u8::from(gemm.add)));
@@ -155,11 +192,10 @@ impl Blas {
         };
         let Gemm { m, n, k, stacks, a, b, c, .. } = *gemm;
         let operation = |matrix: Matrix| OPERATIONS[usize::from(matrix.transposed)];
-        let handle = self.handle.lock();
         // SAFETY: promised by the caller; the factors are read before the call returns.
         let status = unsafe {
             (self.table.gemm)(
-                handle.0,
+                handle,
                 operation(a),
                 operation(b),
                 m,

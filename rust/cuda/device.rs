@@ -47,6 +47,8 @@ pub enum Way<'a> {
 pub struct Device {
     /// cuBLAS, or none, once a kernel that multiplies was prepared.
     blas: OnceLock<Option<Blas>>,
+    /// Room for products that are recorded: all recordings run one after another.
+    workspace: OnceLock<Block>,
     id: i32,
     name: String,
     compute: Arc<Stream>,
@@ -80,6 +82,7 @@ impl Device {
         let pinned = PinnedMemory { id, primary: primary.clone() };
         Ok(Device {
             blas: OnceLock::new(),
+            workspace: OnceLock::new(),
             id,
             name: text.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect(),
             compute,
@@ -90,6 +93,10 @@ impl Device {
             synchronous,
             primary,
         })
+    }
+
+    pub(super) fn primary(&self) -> &Arc<Primary> {
+        &self.primary
     }
 
     /// The device as a context.
@@ -142,6 +149,20 @@ impl Device {
     #[inline]
     pub fn blas(&self) -> Option<&Blas> {
         self.blas.get().and_then(Option::as_ref)
+    }
+
+    /// Room for products that are recorded, which must not depend on what the library allocates:
+    /// address and bytes.
+    pub fn workspace(&self) -> Result<(u64, usize)> {
+        const BYTES: usize = 32 << 20;
+        let block = match self.workspace.get() {
+            Some(block) => block,
+            None => {
+                let made = self.memory.alloc(BYTES)?;
+                self.workspace.get_or_init(|| made)
+            }
+        };
+        Ok((block.ptr() as u64, BYTES))
     }
 
     /// Free and total bytes of the device.

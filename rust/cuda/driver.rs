@@ -73,6 +73,12 @@ functions! {
     }
     optional {
         func_get_param_info: "cuFuncGetParamInfo"(Handle, usize, *mut usize, *mut usize);
+        stream_begin_capture: "cuStreamBeginCapture_v2"(Handle, c_int);
+        stream_end_capture: "cuStreamEndCapture"(Handle, *mut Handle);
+        graph_instantiate: "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
+        graph_launch: "cuGraphLaunch"(Handle, Handle);
+        graph_exec_destroy: "cuGraphExecDestroy"(Handle);
+        graph_destroy: "cuGraphDestroy"(Handle);
     }
 }
 

@@ -132,6 +132,13 @@ impl Saved {
         }
     }
 
+    fn context(&self) -> Context {
+        match self {
+            Saved::Kept(array) => array.context(),
+            Saved::Like(_, _, ctx) => *ctx,
+        }
+    }
+
     fn spec(&self) -> (Shape, DType) {
         match self {
             Saved::Kept(array) => (array.shape().clone(), array.dtype()),

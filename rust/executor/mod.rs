@@ -28,6 +28,7 @@ mod on_device;
 pub mod operands;
 mod order_steps;
 pub mod places;
+mod replay;
 pub mod resource;
 pub mod run;
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::kernels::copy::add;
 use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{
-    Args, Body, CROSS_DEVICE_COPY, Call, DeviceKernel, DeviceMemory, Grid, Kernel, Launcher,
-    MatchFacts, MatrixProduct, OpDef, OpReq, Rows,
+    Args, Body, CROSS_DEVICE_COPY, Call, DeviceKernel, DeviceMemory, Grid, HeldMemory, Kernel,
+    Launcher, MatchFacts, MatrixProduct, OpDef, OpReq, Rows,
 };
 use crate::storage::Block;
 use crate::tensor::View;
@@ -63,9 +63,24 @@ impl OnDevice {
         let functions = self.functions.as_deref().unwrap_or_default();
         let memory = Temporary::of(&self.device);
         self.device.issue(|driver, stream| {
-            let device = &self.device;
-            kernel.issue(call, &mut Issuing { device, driver, stream, functions, memory: &memory })
+            let (device, memory, records) = (&*self.device, &memory, false);
+            let mut issuing = Issuing { device, driver, stream, functions, memory, records };
+            kernel.issue(call, &mut issuing)
         })
+    }
+
+    /// As [`OnDevice::issue`], on a stream that records.
+    pub fn record(
+        &self,
+        kernel: &DeviceKernel,
+        call: &Call<'_>,
+        (driver, stream): (&Driver, Handle),
+        memory: &Temporary<'_>,
+    ) -> Result<()> {
+        let functions = self.functions.as_deref().unwrap_or_default();
+        let (device, records) = (&*self.device, true);
+        let mut issuing = Issuing { device, driver, stream, functions, memory, records };
+        kernel.issue(call, &mut issuing)
     }
 
     /// Host copies of inputs, of which the kernel modifies some, and outputs.
@@ -95,23 +110,50 @@ impl OnDevice {
 
 /// Temporary space of a call. It is given back when the call has issued its work: what takes it
 /// next uses it on the same stream, or after the ticket with which the pool hands it out.
-struct Temporary<'a> {
+pub struct Temporary<'a> {
     device: &'a Device,
     taken: Lock<SmallVec<[Block; 2]>>,
+    /// Of calls that are recorded: space that earlier ones among them have used.
+    spare: Lock<Vec<Block>>,
 }
 
 impl<'a> Temporary<'a> {
-    fn of(device: &'a Device) -> Self {
-        Temporary { device, taken: Lock::default() }
+    pub fn of(device: &'a Device) -> Self {
+        Temporary { device, taken: Lock::default(), spare: Lock::default() }
+    }
+
+    /// Lets the next call have what was taken so far.
+    pub fn reuse(&self) {
+        self.spare.lock().extend(self.taken.lock().drain(..));
+    }
+
+    /// Everything that is not taken.
+    pub fn blocks(self) -> Vec<Block> {
+        std::mem::take(&mut *self.spare.lock())
     }
 }
 
 impl DeviceMemory for Temporary<'_> {
     fn take(&self, bytes: usize) -> Result<*mut u8> {
-        let block = self.device.memory().alloc(bytes)?;
+        let known = {
+            let mut spare = self.spare.lock();
+            let fits = |block: &Block| (bytes..=2 * bytes.max(1 << 16)).contains(&block.bytes());
+            spare.iter().position(fits).map(|at| spare.swap_remove(at))
+        };
+        let block = known.map_or_else(|| self.device.memory().alloc(bytes), Ok)?;
         let at = block.ptr();
         self.taken.lock().push(block);
         Ok(at)
+    }
+}
+
+/// Memory that an operator keeps. The pool hands it out again with the ticket of the moment at
+/// which it is dropped, so work that uses it may still be under way then.
+struct HeldBlock(Block);
+
+impl HeldMemory for HeldBlock {
+    fn at(&self) -> *mut u8 {
+        self.0.ptr()
     }
 }
 
@@ -193,6 +235,8 @@ struct Issuing<'a> {
     stream: Handle,
     functions: &'a [Function],
     memory: &'a Temporary<'a>,
+    /// Is the stream one that records?
+    records: bool,
 }
 
 impl Launcher for Issuing<'_> {
@@ -228,12 +272,20 @@ impl Launcher for Issuing<'_> {
             c: of(&product.c),
             add: product.add,
         };
-        // SAFETY: the kernel passes memory of the device.
-        unsafe { blas.multiply(&gemm) }
+        match self.records {
+            // SAFETY: the kernel passes memory of the device.
+            false => unsafe { blas.multiply(&gemm) },
+            // SAFETY: as above.
+            true => unsafe { blas.record(&gemm, self.stream, self.device.workspace()?) },
+        }
     }
 
     fn memory(&self) -> &dyn DeviceMemory {
         self.memory
+    }
+
+    fn hold(&mut self, bytes: usize) -> Result<Arc<dyn HeldMemory>> {
+        Ok(Arc::new(HeldBlock(self.device.memory().alloc(bytes)?)))
     }
 
     fn clear(&mut self, at: *mut u8, bytes: usize) -> Result<()> {

@@ -8,7 +8,7 @@
 
 use super::on_device::{self, OnDevice, run_issuing};
 use crate::context::Context;
-use crate::cuda::Device;
+use crate::cuda::{Device, Driver, Handle};
 use crate::dtype::DType;
 use crate::engine::{Mark, Var};
 use crate::error::{Error, Result};
@@ -295,6 +295,32 @@ impl Prepared<'_> {
     ) -> Result<()> {
         let (attrs, memory) = (&*self.attrs, None);
         self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, None)
+    }
+
+    /// Records what [`Prepared::run_direct`] would issue on the device.
+    pub fn record(
+        &self,
+        ctx: &OpContext,
+        state: Option<&OpState>,
+        (inputs, req, outputs): (&[View], &[OpReq], &[View]),
+        to: (&Driver, Handle),
+        memory: &on_device::Temporary<'_>,
+    ) -> Result<()> {
+        let (Body::Device(kernel), Some(place)) = (&self.kernel.body, &self.on_device) else {
+            return Err(Error::internal("only kernels for devices can be recorded"));
+        };
+        let (attrs, ctx) = (&*self.attrs, &OpContext { stream: Some(to.1 as usize), ..*ctx });
+        let call = Call {
+            attrs,
+            ctx,
+            state,
+            inputs,
+            req,
+            outputs,
+            memory: None,
+            around: Default::default(),
+        };
+        place.record(kernel, &call, to, memory)
     }
 
     /// Starts a callback kernel.

@@ -9,6 +9,7 @@
 use super::arena::Memory;
 use super::concurrent;
 use super::order_steps::Ordered;
+use super::replay::{self, Run};
 use super::step::Step;
 use crate::context::Context;
 use crate::engine::{Engine, MAX_VARIABLES, Var};
@@ -26,7 +27,7 @@ const SHORT_BYTES: usize = 16 << 10;
 const MOST_ARRAYS: usize = MAX_VARIABLES / 2;
 
 /// Steps that are one engine operation.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Segment {
     /// In ascending order; one range unless the pass has callbacks.
     pub steps: Arc<[Range<usize>]>,
@@ -35,6 +36,8 @@ pub struct Segment {
     /// Overwritten ones first.
     pub writes: Vec<Var>,
     pub overwrites: usize,
+    /// Its steps as runs of which some are recorded, on a device.
+    pub runs: Option<Arc<[Run]>>,
     pub callback: bool,
     /// Another callback of the pass could run at the same time.
     pub has_peers: bool,
@@ -214,7 +217,9 @@ impl Segmenter<'_> {
             Inner { writes: self.order(), ..Inner::default() }
         };
         let has_peers = segmentation.has_peers[number];
-        Segment { has_peers, ..self.make(segmentation.segments[number].clone(), inner) }
+        let made = self.make(segmentation.segments[number].clone(), inner);
+        let runs = if made.device.is_host() { None } else { replay::runs(self.steps, &made.steps) };
+        Segment { has_peers, runs, ..made }
     }
 
     /// One step as a segment of its own, for monitors and partial forward passes: it writes the
@@ -256,6 +261,7 @@ impl Segmenter<'_> {
                 && bytes <= SHORT_BYTES
                 && steps.iter().all(|step| step.is_on_host()),
             callback,
+            runs: None,
             has_peers: false,
             name: self.name(&steps),
             steps: ranges,

@@ -10,10 +10,12 @@ use super::call_site;
 use super::chain::{self, Chain, Link};
 use super::on_device::complete;
 use super::places::Places;
+use super::replay::Run;
 use super::run::{PendingCallback, Prepared, Running};
 use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
 use super::step::Step;
 use super::transfer::copy_between;
+use crate::cuda::Device;
 use crate::engine::{OnComplete, Prop, Push, RunOn, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
@@ -273,7 +275,11 @@ impl Program {
                 program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
-            Task::sync(move |rc| program.run_native(&steps, &run, rc.stream))
+            let runs = segment.runs.clone();
+            Task::sync(move |rc| match &runs {
+                None => program.run_native(&steps, &run, rc.stream),
+                Some(runs) => program.run_recorded(runs, &run, rc.stream),
+            })
         };
         rt.engine.push(task, push)
     }
@@ -288,16 +294,67 @@ impl Program {
         }
     }
 
+    /// Runs steps of which some are recorded, or may be: in a pass over the program's own operands
+    /// that nobody watches.
+    fn run_recorded(&self, runs: &[Run], run: &PassInfo, stream: Option<usize>) -> Result<()> {
+        let is_seen = self.is_seen();
+        let is_fixed = run.places.is_empty() && !is_seen;
+        for Run { steps, replay } in runs {
+            if let Some(replay) = replay.as_ref().filter(|_| is_fixed) {
+                let mut recorded =
+                    steps.iter().map(|&i| (&self.steps[i], self.context(i, run, stream)));
+                let first = &self.steps[steps[0]];
+                let issued = replay.issue(run.is_train, &mut recorded);
+                if issued.map_err(|e| self.place(first, e))? {
+                    self.end_run(steps, replay.device()).map_err(|e| self.place(first, e))?;
+                    continue;
+                }
+            }
+            self.run_singly(steps.iter().copied(), run, stream, is_seen)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Program::end_step`], for steps that were issued as a whole.
+    fn end_run(&self, steps: &[usize], device: &Arc<Device>) -> Result<()> {
+        let ticket = device.mark(Some((self.plan.clone(), self.steps[steps[0]].node)))?;
+        let arenas = self.memory.arenas.iter().filter(|a| a.device == device.context());
+        let written = steps.iter().flat_map(|&i| self.steps[i].writes.iter().map(|(a, _)| a));
+        written.chain(arenas.map(|arena| &arena.array)).for_each(|a| a.note_write(ticket));
+        Ok(())
+    }
+
     fn run_native(
         &self,
         steps: &[Range<usize>],
         run: &PassInfo,
         stream: Option<usize>,
     ) -> Result<()> {
-        // Asked once a segment: a run that has begun is seen whole or not at all.
-        let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
+        let is_seen = self.is_seen();
+        for part in steps.iter().flat_map(|range| self.parts(range.clone())) {
+            let is_chain = part.len() > 1 && !is_seen;
+            if !is_chain || !self.run_chain(part.clone(), run, stream)? {
+                self.run_singly(part, run, stream, is_seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asked once a segment: a run that has begun is seen by the profiler whole or not at all.
+    fn is_seen(&self) -> bool {
+        self.base.profiler.is_on(mode::SYMBOLIC)
+    }
+
+    #[inline]
+    fn run_singly(
+        &self,
+        steps: impl IntoIterator<Item = usize>,
+        run: &PassInfo,
+        stream: Option<usize>,
+        is_seen: bool,
+    ) -> Result<()> {
         let is_plain = run.places.is_empty();
-        let single = |i: usize| {
+        for i in steps {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
             let _span = if is_seen { self.span(step) } else { None };
@@ -305,13 +362,7 @@ impl Program {
                 true => self.run_step(step, &ctx, &step.inputs, &step.outputs),
                 false => self.run_in_places(step, &ctx, run),
             }
-            .map_err(|e| self.place(step, e))
-        };
-        for part in steps.iter().flat_map(|range| self.parts(range.clone())) {
-            let is_chain = part.len() > 1 && !is_seen;
-            if !is_chain || !self.run_chain(part.clone(), run, stream)? {
-                part.into_iter().try_for_each(single)?;
-            }
+            .map_err(|e| self.place(step, e))?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place, Plan};
 use crate::ndarray::NDArray;
-use crate::operator::{CROSS_DEVICE_COPY, OpReq, OpState};
+use crate::operator::{Body, CROSS_DEVICE_COPY, OpReq, OpState};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -139,6 +139,16 @@ impl Step {
     /// The device on whose stream the step computes, if it does not run on the host or copies.
     pub fn computes_on(&self) -> Option<&Arc<Device>> {
         self.prepared.computes_on().filter(|_| self.crossing.is_none())
+    }
+
+    /// The device on which the step launches the same in every pass over its own operands.
+    pub fn replays_on(&self) -> Option<&Arc<Device>> {
+        let is_fixed = self.direct.is_some()
+            && self.state.is_none()
+            && self.spared.is_empty()
+            && !self.wants_random
+            && matches!(self.prepared.kernel.body, Body::Device(_));
+        self.computes_on().filter(|_| is_fixed)
     }
 
     /// Returns true if it waits for no CUDA device.

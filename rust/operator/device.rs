@@ -90,6 +90,12 @@ pub struct MatrixProduct {
     pub add: bool,
 }
 
+/// Memory of the device for as long as somebody has it.
+pub trait HeldMemory: Send + Sync {
+    /// Its address.
+    fn at(&self) -> *mut u8;
+}
+
 /// Launches functions on the stream of a call. What is launched runs in order, after the call of
 /// the kernel has returned.
 pub trait Launcher {
@@ -102,6 +108,9 @@ pub trait Launcher {
 
     /// Temporary space: memory of the device until what was launched has ended.
     fn memory(&self) -> &dyn DeviceMemory;
+
+    /// Memory that outlives the call: what a forward run leaves for the backward one.
+    fn hold(&mut self, bytes: usize) -> Result<Arc<dyn HeldMemory>>;
 
     /// Sets bytes of the device to zero.
     fn clear(&mut self, at: *mut u8, bytes: usize) -> Result<()>;

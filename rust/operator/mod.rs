@@ -29,7 +29,8 @@ pub use counted::{CountedArg, share_out};
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
 pub use derived::Mapped;
 pub use device::{
-    Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, Launcher, MatrixProduct, Rows, c_type,
+    Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, HeldMemory, Launcher, MatrixProduct,
+    Rows, c_type,
 };
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{

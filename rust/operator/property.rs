@@ -6,6 +6,7 @@
 //! and the planner need no special case.
 
 use super::def::{InplacePair, OpDef};
+use super::device::Launcher;
 use super::gradient::{Dep, Gradient};
 use super::infer::one_type;
 use super::kernel::{Call, Kernel, OpContext, OpState};
@@ -18,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// A dtype that may be unknown.
@@ -153,6 +155,20 @@ pub trait Operator: Send + Sync {
     fn forward(&self, run: &Forward<'_>) -> Result<()>;
 
     fn backward(&self, run: &Backward<'_>) -> Result<()>;
+
+    /// As `forward`, by launches on a device; for operators that have kernels for devices.
+    fn forward_on(&self, _run: &Forward<'_>, _launcher: &mut dyn Launcher) -> Result<()> {
+        Err(no_launches())
+    }
+
+    /// As `backward`, by launches on a device.
+    fn backward_on(&self, _run: &Backward<'_>, _launcher: &mut dyn Launcher) -> Result<()> {
+        Err(no_launches())
+    }
+}
+
+fn no_launches() -> Error {
+    Error::internal("an operator without launches has a kernel for devices")
 }
 
 /// The entries that a backward run may read.
@@ -296,14 +312,50 @@ fn made<'a>(call: &Call<'a>) -> Result<&'a Made> {
         .ok_or_else(|| Error::internal("a stateful operator runs without its state"))
 }
 
-fn run_forward(call: &Call<'_>) -> Result<()> {
+/// The operator of a forward call, with its operands.
+fn forward_run<'a>(call: &Call<'a>) -> Result<(&'a dyn Operator, Forward<'a>)> {
     let Made { operator, layout } = made(call)?;
     let (in_data, aux_states) = call.inputs.split_at(layout.arguments);
     let (req, out_data) = (call.req, call.outputs);
-    operator.forward(&Forward { ctx: call.ctx, in_data, req, out_data, aux_states })
+    Ok((&**operator, Forward { ctx: call.ctx, in_data, req, out_data, aux_states }))
+}
+
+fn run_forward(call: &Call<'_>) -> Result<()> {
+    let (operator, run) = forward_run(call)?;
+    operator.forward(&run)
+}
+
+/// The launches of a forward call on a device: for the table of device kernels.
+pub fn forward_on(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+    let (operator, run) = forward_run(call)?;
+    operator.forward_on(&run, launcher)
 }
 
 fn run_backward(call: &Call<'_>) -> Result<()> {
+    let clear = |view: &View| {
+        // SAFETY: a requested output belongs to this call.
+        unsafe { view.ptr().write_bytes(0, view.size_bytes()) };
+        Ok(())
+    };
+    differentiate(call, clear, |operator, run| operator.backward(run))
+}
+
+/// The launches of a backward call on a device.
+pub fn backward_on(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+    let launcher = RefCell::new(launcher);
+    let clear = |view: &View| launcher.borrow_mut().clear(view.ptr(), view.size_bytes());
+    differentiate(call, clear, |operator, run| {
+        operator.backward_on(run, &mut **launcher.borrow_mut())
+    })
+}
+
+/// Calls `run` with the operator of a backward call and its operands, and `clear` on gradients of
+/// auxiliary states, which have none.
+fn differentiate(
+    call: &Call<'_>,
+    clear: impl Fn(&View) -> Result<()>,
+    run: impl FnOnce(&dyn Operator, &Backward<'_>) -> Result<()>,
+) -> Result<()> {
     let Made { operator, layout } = made(call)?;
     let (declared, aux_states) = call.inputs.split_at(layout.deps.len());
     let read = |dep| layout.deps.iter().position(|d| *d == dep).map(|i| &declared[i]);
@@ -311,14 +363,12 @@ fn run_backward(call: &Call<'_>) -> Result<()> {
     let out_grad: Operands<'_> = (0..layout.visible).map(|i| read(Dep::OutGrad(i))).collect();
     let in_data: Operands<'_> = (0..layout.arguments).map(|i| read(Dep::Input(i))).collect();
     let out_data: Operands<'_> = (0..layout.outputs).map(|i| read(Dep::Output(i))).collect();
-    // Auxiliary states have no gradients.
     let (in_grad, of_aux) = call.outputs.split_at(layout.arguments);
     let (req, req_of_aux) = call.req.split_at(layout.arguments);
     for (view, _) in of_aux.iter().zip(req_of_aux).filter(|(_, req)| **req != OpReq::Null) {
-        // SAFETY: a requested output belongs to this call.
-        unsafe { view.ptr().write_bytes(0, view.size_bytes()) };
+        clear(view)?;
     }
-    operator.backward(&Backward {
+    let operands = Backward {
         ctx: call.ctx,
         out_grad: &out_grad,
         in_data: &in_data,
@@ -326,7 +376,8 @@ fn run_backward(call: &Call<'_>) -> Result<()> {
         req,
         in_grad,
         aux_states,
-    })
+    };
+    run(&**operator, &operands)
 }
 
 #[cfg(test)]

@@ -192,8 +192,9 @@ impl Function {
             return Ok(());
         }
         let text = format!(
-            "operator '{}': a NumPy view of an operand is still referenced after its function has \
-             returned; it keeps the memory alive, which others write to: copy what you keep",
+            "operator '{}': a view of an operand (an array of NumPy or CuPy) is still referenced \
+             after its function has returned; it keeps the memory alive, which others write to: \
+             copy what you keep",
             self.op
         );
         let category = py.get_type::<PyRuntimeWarning>();

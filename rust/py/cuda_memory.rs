@@ -17,7 +17,10 @@ use std::sync::Arc;
 #[pyfunction]
 fn cuda_address(py: Python<'_>, array: &PyNDArray) -> PyResult<Option<(usize, usize)>> {
     let array = array.array();
-    py.detach(|| array.issued(&mut poll_signals)).py(py)
+    let found = py.detach(|| array.issued(&mut poll_signals)).py(py)?;
+    // Whoever has the address may write there: what the core does not see is no missing result.
+    array.lend();
+    Ok(found)
 }
 
 /// An array over memory of a device that `owner` owns, after the work on `stream` if one is given.

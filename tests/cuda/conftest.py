@@ -28,7 +28,8 @@ class Emulated:
 
     def __init__(self):
         self.library = ctypes.CDLL(os.environ["RSNET_LIBCUDA"])
-        for name in (f"emulated_{what}" for what in ("live", "pinned", "queued", "products")):
+        counts = ("live", "pinned", "queued", "products", "replays", "graphs")
+        for name in (f"emulated_{what}" for what in counts):
             getattr(self.library, name).restype = ctypes.c_size_t
 
     def live_bytes(self):
@@ -42,6 +43,14 @@ class Emulated:
     def products(self):
         """Products of matrices by cuBLAS so far."""
         return self.library.emulated_products()
+
+    def replays(self):
+        """Graphs of recorded work that were launched so far."""
+        return self.library.emulated_replays()
+
+    def graphs(self):
+        """Graphs that were not destroyed."""
+        return self.library.emulated_graphs()
 
     @contextlib.contextmanager
     def held(self, device=0):

@@ -203,7 +203,7 @@ CALLS = {
     ),
     "views": (
         lambda: op.register("t_form_record", views="jax"), ValueError,
-        ("t_form_record", "views", "'jax'", "one of: ndarray, numpy"),
+        ("t_form_record", "views", "'jax'", "one of: ndarray, numpy, cupy"),
     ),
     "arguments of a user operator": (
         lambda: op.define("t_form_user", inputs=3, infer=nothing), mx.MXNetError,

@@ -1,15 +1,18 @@
-"""Calls of every family of CUDA kernels on arrays that fill their memory to the last byte.
+"""Calls of every CUDA kernel on arrays that fill their memory to the last byte.
 
 For the emulated driver with sanitizers: an element beyond an array is then not allocated, and what
-touches it ends the program. Prints the number of results that were compared with the host's.
+touches it ends the program. Prints the number of results that were compared with the host's; an
+error if there is a kernel that no call has launched.
 """
 
+import ctypes
+import os
 import warnings
 
 import numpy as np
 
 import rsnet as mx
-from rsnet import nd
+from rsnet import _core, nd
 
 warnings.simplefilter("ignore")
 
@@ -47,7 +50,109 @@ CALLS = [
     (lambda x: nd.take(x, nd.array([0, 7, 3, 3] * 4, ctx=x.context)), [of(8, 16)]),
     (lambda x: nd.clip(x, -1, 1).astype("float16"), [of(8, 16)]),
     (lambda x: nd.where(x > 0, x, nd.zeros_like(x)), [of(8, 16)]),
+    (lambda x: nd.pick(x, nd.array([0, 3, 1, 7] * 4, ctx=x.context)), [of(16, 8)]),
+    (lambda x: nd.smooth_l1(x, scalar=1.5) + nd.make_loss(x), [of(16, 8)]),
+    (lambda x, y: nd.LinearRegressionOutput(x, y), [of(16, 8), of(8, 16).T.copy()]),
+    (lambda x, y: nd.where(x > y, x, y), [of(16, 8), of(8, 16).T.copy()]),
+    (lambda x: nd.sort(x, axis=0) + nd.sort(x, is_ascend=False), [of(8, 16)]),
+    (lambda x: nd.topk(x, k=4, ret_typ="value"), [of(8, 16)]),
+    (lambda x: nd._internal._np_cumsum(x, axis=0), [of(8, 16)]),
+    (lambda x: 2 - x + 3 / (x * x + 1) + x**2, [of(8, 16)]),
+    (lambda x, y: nd.maximum(x, y) * nd.elemwise_add(x, y), [of(8, 16), of(8, 16) + of(16, 8).T]),
+    (lambda x, y: nd.add_n(x, y, x), [of(8, 16), of(8, 16)]),
+    (
+        lambda x, w, b: nd.Convolution(x, w, b, kernel=(2, 2), stride=(2, 2), num_filter=16),
+        [of(2, 8, 4, 4), of(16, 8, 2, 2), of(16)],
+    ),
+    (
+        lambda x, w, b: nd.Deconvolution(
+            x, w, b, kernel=(2, 2), stride=(2, 2), num_filter=16, no_bias=False
+        ),
+        [of(2, 8, 4, 4), of(8, 16, 2, 2), of(16)],
+    ),
+    (
+        lambda x: nd.SoftmaxOutput(
+            x, nd.array([0, 3, 1, 15] * 4, ctx=x.context), normalization="valid", use_ignore=True
+        ),
+        [of(16, 16)],
+    ),
+    (
+        lambda w: nd.Embedding(
+            nd.array([0, 7, 3, 3] * 4, ctx=w.context), w, input_dim=8, output_dim=16
+        ),
+        [of(8, 16)],
+    ),
+    *(
+        (
+            lambda *x, mode=mode: nd.RNN(*x, mode=mode, state_size=8, num_layers=1),
+            [of(4, 2, 8), of(gates * 8 * 18), *([of(1, 2, 8)] * (2 if mode == "lstm" else 1))],
+        )
+        for mode, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1))
+    ),
+    (
+        lambda x, w, h, c: nd.RNN(
+            x,
+            w,
+            h,
+            c,
+            nd.array([4, 2] * 8, ctx=x.context),
+            mode="lstm",
+            state_size=4,
+            projection_size=2,
+            num_layers=2,
+            p=0.5,
+            use_sequence_length=True,
+        ),
+        [of(4, 16, 4), of(16 * (4 + 2 + 2 + 2) + 2 * 8 + 64), of(2, 16, 2), of(2, 16, 4)],
+    ),
 ]
+
+
+def steps_of_optimizers(ctx):
+    """Arrays after steps of every kind."""
+    arrays = [nd.array(np.abs(of(8, 16)) + 0.1, ctx=ctx) for _ in range(5)]
+    w, g, *states = arrays
+    one, lr = nd.ones((16,), ctx=ctx), {"lr": 0.1}
+    for name, count in (("sgd", 0), ("sgd_mom", 1), ("nag_mom", 1), ("adam", 2), ("rmsprop", 1)):
+        getattr(nd, f"{name}_update")(w, g, *states[:count], out=w, **lr)
+    for name, count in (("rmspropalex", 3), ("signsgd", 0), ("signum", 1), ("ftrl", 2)):
+        getattr(nd, f"{name}_update")(w, g, *states[:count], out=w, **lr)
+    nd.ftml_update(w, g, *states, t=2, out=w, **lr)
+    own = nd._internal
+    own._adamw_update(w, g, *states[:2], one[:1], eta=1, out=w, **lr)
+    many = {"learning_rates": (0.1,), "wds": (0.1,), "step_count": (2,), "num_tensors": 1}
+    own._multi_lamb_update(w, g, *states[:2], out=w, **many)
+    u = nd.lamb_update_phase1(w, g, *states[:2], t=1, wd=0.1)
+    nd.lamb_update_phase2(w, u, nd.norm(w), nd.norm(u), out=w, **lr)
+    history = nd.ones((8, 1), ctx=ctx)
+    nd.contrib.group_adagrad_update(w, g, history, lr=0.1, out=w)
+    squares = nd.multi_sum_sq(*[w] * 16, num_arrays=16)
+    rates = nd.multi_lars(one, squares, squares, one, eta=0.5, eps=0.1)
+    return [*arrays, history, rates, nd.all_finite(w)]
+
+
+def without_gradients(ctx):
+    """Results of operators that have none, and of inference."""
+    x, large = nd.array(of(8, 16), ctx=ctx), nd.array(of(8, 1024), ctx=ctx)
+    g, whole = nd.array(of(16), ctx=ctx), nd.arange(16, ctx=ctx).astype("int32")
+    numbers = nd.array([0, 7, 3, 3] * 4, ctx=ctx)
+    mx.random.seed(1)
+    return [
+        nd.argsort(x),
+        *nd.topk(x, k=4, ret_typ="both"),
+        nd.topk(x, k=4, ret_typ="mask"),
+        nd.argmin(x, axis=0),
+        nd.sort(large.reshape((1, -1))),
+        nd.sum(large),
+        nd.max(large, axis=0),
+        nd._internal._arange(start=0, stop=16, ctx=str(ctx)),
+        nd.one_hot(numbers, 8),
+        nd.abs(whole) + whole,
+        nd.full((16,), 3, ctx=ctx),
+        nd.random.normal(shape=(16,), ctx=ctx),
+        nd.random.uniform(shape=(16,), ctx=ctx),
+        nd.BatchNorm(x, g, g, nd.zeros_like(g), nd.ones_like(g)),
+    ]
 
 
 def run(call, arrays, ctx):
@@ -68,12 +173,20 @@ def main():
         ):
             np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
             compared += 1
-    w, g, m = (nd.array(of(8, 16), ctx=mx.gpu(0)) for _ in range(3))
-    nd.sgd_mom_update(w, g, m, lr=0.1, momentum=0.9, out=w)
-    nd.adam_update(w, g, m, nd.square(m), lr=0.1, out=w)
-    nd.Dropout(w, mode="always").wait_to_read()
-    nd.random.uniform(shape=(16,), ctx=mx.gpu(0)).wait_to_read()
+    for results in (steps_of_optimizers, without_gradients):
+        for got, want in zip(results(mx.gpu(0)), results(mx.cpu()), strict=True):
+            np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), rtol=1e-3, atol=1e-3)
+            compared += 1
+    x = nd.array(of(8, 16), ctx=mx.gpu(0))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.Dropout(x)
+    y.backward()
     nd.waitall()
+    driver = ctypes.CDLL(os.environ["RSNET_LIBCUDA"])
+    names = {name.split("<")[0] for _, _, name in _core.cuda_functions()}
+    never = sorted(n for n in names if not driver.emulated_was_launched(n.encode()))
+    assert not never, never
     print(compared)
 
 

@@ -15,15 +15,9 @@ from .checks import (
     function_name,
     invalid,
 )
+from .definition import checked_views
 from .record import OperatorRecord
 from .translation import Translation
-
-
-def checked_views(operator: str, views: str) -> str:
-    """``views`` if there are such views."""
-    if views not in ("ndarray", "numpy"):
-        raise invalid(operator, "views", views, "one of: ndarray, numpy", ValueError)
-    return views
 
 
 @documented
@@ -86,7 +80,8 @@ class Entry:
         Names that start with ``F`` are those of functions that rsnet calls, in the table below; any
         other name may be used as a marker, to be read with :meth:`attr`. A higher ``plevel``
         overrides a lower one. ``views="numpy"`` passes NumPy views to an FCompute function
-        instead of NDArrays.
+        instead of NDArrays, ``views="cupy"`` arrays of CuPy on a device and NumPy views on the
+        host.
 
         {attributes}
 
@@ -191,7 +186,8 @@ def register(name: str, *, views: str | None = None) -> Entry:
     FStatefulCompute) is ``nd.<name>`` and ``sym.<name>``.
 
     With ``views="numpy"`` the FCompute functions set from now on get NumPy views of the operands
-    instead of NDArrays, unless their ``set_attr`` says otherwise.
+    instead of NDArrays, with ``views="cupy"`` arrays of CuPy on a device and NumPy views on the
+    host, unless their ``set_attr`` says otherwise.
 
     >>> from rsnet import nd, op
     >>> _ = (op.register("doc_add_one", views="numpy")

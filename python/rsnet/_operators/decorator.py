@@ -64,7 +64,8 @@ def op(
     inplace : sequence of (int, int)
         Pairs (input, output) that may share memory.
     views : str
-        ``"numpy"``: the functions get NumPy views of the operands, else NDArrays.
+        ``"numpy"``: the functions get NumPy views of the operands. ``"cupy"``: on a device arrays
+        of CuPy, on the host NumPy views. Else NDArrays.
     aliases : sequence of str
         More names.
 
@@ -100,6 +101,7 @@ def op(
             _check_no_fields(name, f, param)
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
+        kernels = ["FCompute<cpu>", *(["FCompute<gpu>"] if views == "cupy" else [])]
         entry.record.input_docs = checked_docs(name, argument_docs, inputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
@@ -135,7 +137,8 @@ def op(
                 _store(backward.name, what, grads, req, outs)
 
             backward.set_attr("TIsBackward", True).set_attr("TAccumulates", True)
-            backward.set_attr("FCompute<cpu>", run, views=views)
+            for kernel in kernels:
+                backward.set_attr(kernel, run, views=views)
             again = entry.attr("FGradient") is not None
             entry.put_attr("FGradient", ElemwiseGradUseInOut(backward.name))
             if again:
@@ -146,7 +149,8 @@ def op(
             return () if param is None else (attrs.parsed,)
 
         entry.set_attr("TAccumulates", True)  # results are stored by `assign`
-        entry.set_attr("FCompute<cpu>", compute, views=views)
+        for kernel in kernels:
+            entry.set_attr(kernel, compute, views=views)
         _put(entry)
         f.gradient = gradient
         f.entry = entry

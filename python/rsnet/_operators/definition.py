@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .. import _core
 from . import registry
-from .checks import free_name
+from .checks import free_name, invalid
 
 
 class Facts(NamedTuple):
@@ -43,6 +43,38 @@ class KernelSpec(NamedTuple):
     assign: str = "op.assign"
     #: Does the function handle the request "add" itself, whatever the parameters are?
     accumulates: bool = False
+
+
+#: As what a function may get its operands. With "cupy", arrays of CuPy on a device and NumPy views
+#: on the host.
+VIEWS = ("ndarray", "numpy", "cupy")
+
+
+def checked_views(operator: str, views: str) -> str:
+    """``views`` if there are such views."""
+    if views not in VIEWS:
+        raise invalid(operator, "views", views, f"one of: {', '.join(VIEWS)}", ValueError)
+    return views
+
+
+def on_device(operator: str, views: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a kernel for devices, from one that wants these views."""
+    if views != "cupy":
+        return run
+    from ..cuda._operands import on_cupy  # CuPy is nothing to other programs
+
+    return on_cupy(operator, run)
+
+
+def kernels_everywhere(operator: str, views: str, spec: KernelSpec) -> list[KernelSpec]:
+    """The kernels of a function that serves every device, on the views that it wants."""
+    if views != "cupy":
+        return [spec._replace(numpy=views == "numpy")]
+    there = spec._replace(name=f"{spec.name} on gpu", match=("device", "gpu"))
+    return [
+        spec._replace(match=("device", "cpu"), numpy=True),
+        there._replace(run=on_device(operator, views, spec.run)),
+    ]
 
 
 _INPUT = "NDArray-or-Symbol"

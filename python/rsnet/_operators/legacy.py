@@ -73,7 +73,7 @@ class NDArrayOp(PythonOp):
     _operator = "_NDArray"
 
 
-def _install(cls: type[PythonOp], *, numpy: bool) -> None:
+def _install(cls: type[PythonOp], *, views: str) -> None:
     name = cls._operator
 
     def make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
@@ -96,7 +96,7 @@ def _install(cls: type[PythonOp], *, numpy: bool) -> None:
         lambda node, _, ctx, out_grad, ins, outs, req, in_grad, aux: node.prop.backward(
             out_grad, ins, outs, in_grad
         ),
-        numpy=numpy,
+        views=views,
         assign="op.assign",
     )
     forward.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
@@ -105,5 +105,5 @@ def _install(cls: type[PythonOp], *, numpy: bool) -> None:
     forward.install()
 
 
-_install(NumpyOp, numpy=True)
-_install(NDArrayOp, numpy=False)
+_install(NumpyOp, views="numpy")
+_install(NDArrayOp, views="ndarray")

@@ -49,7 +49,7 @@ def _addend(dst: Any, src: Any) -> Any:
         return src.item() if isinstance(src, (np.generic, np.ndarray)) else src
     if isinstance(dst, np.ndarray):
         return np.asarray(src).astype(dst.dtype, copy=False)
-    if isinstance(src, nd.NDArray):
+    if isinstance(src, nd.NDArray) or not isinstance(dst, nd.NDArray):
         return src if src.dtype == dst.dtype else src.astype(dst.dtype)
     return nd.array(src, dtype=dst.dtype)
 

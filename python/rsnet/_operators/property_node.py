@@ -20,7 +20,7 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import Definition, Facts, KernelSpec
+from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
 from .property import OperatorProperty
 
@@ -268,14 +268,14 @@ def node_definitions(
     *,
     state: Callable[..., Any] | None = None,
     hints: bool = False,
-    numpy: bool = False,
+    views: str = "ndarray",
     assign: str = "self.assign",
 ) -> tuple[Definition, Definition]:
     """The two operators of a subclassed one: itself and ``_backward_<name>``.
 
     ``forward(node, state, ctx, in_data, req, out_data, aux)`` and ``backward(node, state, ctx,
-    out_grad, in_data, out_data, req, in_grad, aux)`` compute. With ``hints`` nodes have in-place
-    options and ask for resources.
+    out_grad, in_data, out_data, req, in_grad, aux)`` compute, on arrays of the kind ``views``. With
+    ``hints`` nodes have in-place options and ask for resources.
     """
 
     def run_forward(
@@ -305,7 +305,8 @@ def node_definitions(
     ):
         definition.make = make
         definition.accumulates = lambda node: node.accumulates()
-        definition.kernels = [KernelSpec(kernel, ("always",), 0, run, numpy, results, assign)]
+        spec = KernelSpec(kernel, ("always",), 0, run, False, results, assign)
+        definition.kernels = kernels_everywhere(name, views, spec)
     first.facts = lambda node: node.facts
     first.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins)
     first.infer_type = lambda node, ins, outs: node.infer_type(ins)

@@ -11,7 +11,7 @@ from ..base import MXValueError
 from . import registry
 from .checks import TYPES, check_exec_type, free_name, invalid, warn_of_replacing
 from .custom_op import CustomOpProp
-from .definition import ANY_INPUTS, Definition, named_inputs
+from .definition import ANY_INPUTS, Definition, checked_views, named_inputs
 from .legacy import PythonOp
 from .property import OperatorProperty
 from .property_node import Node, checked_operator, node_definitions
@@ -99,6 +99,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         lambda node, op, ctx, *operands: op.backward(ctx, *operands),
         state=state,
         hints=True,
+        views=checked_views(name, cls.views),
     )
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args

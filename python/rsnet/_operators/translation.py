@@ -21,7 +21,7 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, named_inputs
+from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, named_inputs, on_device
 from .elementwise import OneBackward
 from .gradient import Rule, Source
 from .record import OperatorRecord
@@ -226,8 +226,11 @@ class Translation:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)
 
-        match, numpy = ("device", kind.device), self.record.kernel_views[name] == "numpy"
-        return KernelSpec(name, match, int(kind.extended), run, numpy)
+        match, views = ("device", kind.device), self.record.kernel_views[name]
+        if kind.device == "gpu":
+            there = on_device(self.name, views, run)
+            return KernelSpec(name, match, int(kind.extended), there, views == "numpy")
+        return KernelSpec(name, match, int(kind.extended), run, views in ("numpy", "cupy"))
 
     def gradient(self) -> Any:
         function = self.attr("FGradient")

@@ -41,6 +41,12 @@ impl<'a> TapeBuilder<'a> {
         GradEntry(self.values.len() as u64 - 1)
     }
 
+    /// How the calls of the gradient run: those without inputs on the device of the forward call.
+    fn how(&self) -> Invoke<'static> {
+        let first = self.record.inputs.first().map(|(saved, _)| saved.context());
+        Invoke { ctx: first.unwrap_or_default(), ..self.walk.invoke() }
+    }
+
     fn invoke(
         &mut self,
         op: &Arc<OpDef>,
@@ -71,7 +77,7 @@ impl GradBuilder for TapeBuilder<'_> {
         let InGradient { attrs, alone } =
             op.in_gradient_of(of, self.attrs, inputs.len(), wanted)?;
         if alone {
-            return self.invoke(&op, &attrs, inputs, &self.walk.invoke());
+            return self.invoke(&op, &attrs, inputs, &self.how());
         }
         let like: SmallVec<[(Shape, DType); 4]> =
             self.record.inputs.iter().map(|(saved, _)| saved.spec()).collect();
@@ -81,8 +87,7 @@ impl GradBuilder for TapeBuilder<'_> {
                 if wanted { OpReq::Write } else { OpReq::Null }
             })
             .collect();
-        let how =
-            Invoke { state: self.state, like: Some(&like), req: Some(&req), ..self.walk.invoke() };
+        let how = Invoke { state: self.state, like: Some(&like), req: Some(&req), ..self.how() };
         self.invoke(&op, &attrs, inputs, &how)
     }
 
@@ -95,7 +100,7 @@ impl GradBuilder for TapeBuilder<'_> {
     ) -> Result<Vec<GradEntry>> {
         let op = self.walk.rt.registry.find(op)?;
         let attrs = Arc::new(op.parse(&op.with_count(params.to_vec(), inputs.len()))?);
-        let how = Invoke { name, ..self.walk.invoke() };
+        let how = Invoke { name, ..self.how() };
         self.invoke(&op, &attrs, inputs, &how)
     }
 
@@ -114,7 +119,7 @@ impl GradBuilder for TapeBuilder<'_> {
         };
         let like: SmallVec<[(Shape, DType); 4]> =
             self.record.outputs.iter().map(Saved::spec).collect();
-        let how = Invoke { state: self.state, like: Some(&like), ..self.walk.invoke() };
+        let how = Invoke { state: self.state, like: Some(&like), ..self.how() };
         self.invoke(op, self.attrs, inputs, &how)
     }
 }

@@ -9,11 +9,14 @@ pub mod binary;
 mod dense;
 pub mod formula;
 mod layers;
+mod losses;
 mod norm;
 mod numbers;
 mod order;
 mod reduce;
+pub mod rnn;
 pub mod shape;
+mod update;
 mod window;
 
 use crate::dtype::DType;
@@ -36,9 +39,12 @@ const FAMILIES: &[&[KernelsOf]] = &[
     dense::TABLE,
     window::TABLE,
     layers::TABLE,
+    losses::TABLE,
     norm::TABLE,
     numbers::TABLE,
     order::TABLE,
+    rnn::TABLE,
+    update::TABLE,
 ];
 
 /// Adds the kernels for devices that the table has for `def`.

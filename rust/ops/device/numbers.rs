@@ -1,4 +1,4 @@
-//! Random arrays, slices by number, and the steps of optimizers.
+//! Random arrays, and slices by number.
 
 use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
@@ -8,7 +8,6 @@ use crate::kernels::random::Span;
 use crate::operator::{Call, Compare, Grid, Kernel, Launcher, Match};
 use crate::ops::tensor::distributions::{check_range, check_scale};
 use crate::ops::tensor::indexing::take::{OneHotParam, TakeMode, TakeParam, take_axis};
-use crate::ops::tensor::optimizer::{AdamParam, Descent, SgdMomParam, SgdParam};
 use crate::ops::tensor::random::{NormalParam, UniformParam};
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -184,111 +183,6 @@ fn one_hot() -> Vec<Kernel> {
     })]
 }
 
-/// The address of the new weight, or of nothing if it is not wanted, and whether it is.
-fn new_weight(call: &Call<'_>) -> (*mut u8, i32) {
-    match wanted(call, 0) {
-        true => (call.outputs[0].ptr(), 1),
-        false => (std::ptr::null_mut(), 0),
-    }
-}
-
-fn sgd() -> Vec<Kernel> {
-    vec![Kernel::cuda("update", &["sgd<$0>"], &[("weight", FLOATS)], |call, launcher| {
-        let Descent { lr, wd, rescale, clip, .. } = call.attrs.get::<SgdParam>().descent();
-        let [w, g] = [0, 1].map(|i| &call.inputs[i]);
-        let ((y, write), n) = (new_weight(call), w.size());
-        let mut args =
-            args![n as i64, w.ptr(), g.ptr(), y, lr, wd, rescale, clip, write, add(call, 0)];
-        launcher.launch(0, Grid::over(n), &mut args)
-    })]
-}
-
-fn momentum(nesterov: i32) -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("weight", FLOATS)];
-    vec![Kernel::cuda("update", &["sgd_momentum<$0>"], types, move |call, launcher| {
-        let d = call.attrs.get::<SgdMomParam>().descent();
-        let [w, g, m] = [0, 1, 2].map(|i| &call.inputs[i]);
-        let ((y, write), n) = (new_weight(call), w.size());
-        let mut args = args![
-            n as i64,
-            w.ptr(),
-            g.ptr(),
-            m.ptr(),
-            y,
-            d.lr,
-            d.wd,
-            d.rescale,
-            d.clip,
-            d.momentum,
-            nesterov,
-            write,
-            add(call, 0)
-        ];
-        launcher.launch(0, Grid::over(n), &mut args)
-    })]
-}
-
-/// Of a weight with a copy in float32.
-fn with_copy(descent: fn(&Call<'_>) -> Descent, has_momentum: bool, nesterov: i32) -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("weight", FLOATS)];
-    vec![Kernel::cuda("update", &["sgd_copy<$0>"], types, move |call, launcher| {
-        let d = descent(call);
-        let (g, w) = (&call.inputs[1], &call.inputs[2 + usize::from(has_momentum)]);
-        let m = if has_momentum { call.inputs[2].ptr() } else { std::ptr::null_mut() };
-        let ((y, write), n) = (new_weight(call), w.size());
-        let mut args = args![
-            n as i64,
-            g.ptr(),
-            m,
-            w.ptr(),
-            y,
-            d.lr,
-            d.wd,
-            d.rescale,
-            d.clip,
-            d.momentum,
-            nesterov,
-            write,
-            add(call, 0)
-        ];
-        launcher.launch(0, Grid::over(n), &mut args)
-    })]
-}
-
-fn plain_descent(call: &Call<'_>) -> Descent {
-    call.attrs.get::<SgdParam>().descent()
-}
-
-fn momentum_descent(call: &Call<'_>) -> Descent {
-    call.attrs.get::<SgdMomParam>().descent()
-}
-
-fn adam() -> Vec<Kernel> {
-    vec![Kernel::cuda("update", &["adam<$0>"], &[("weight", FLOATS)], |call, launcher| {
-        let p = call.attrs.get::<AdamParam>();
-        let [w, g, mean, var] = [0, 1, 2, 3].map(|i| call.inputs[i].ptr());
-        let ((y, write), n) = (new_weight(call), call.inputs[0].size());
-        let mut args = args![
-            n as i64,
-            w,
-            g,
-            mean,
-            var,
-            y,
-            p.lr,
-            p.beta1,
-            p.beta2,
-            p.epsilon,
-            p.wd,
-            p.rescale_grad,
-            p.clip_gradient,
-            write,
-            add(call, 0)
-        ];
-        launcher.launch(0, Grid::over(n), &mut args)
-    })]
-}
-
 pub const TABLE: &[KernelsOf] = &[
     ("_random_uniform", uniform),
     ("_random_normal", normal),
@@ -297,11 +191,4 @@ pub const TABLE: &[KernelsOf] = &[
     ("Embedding", embedding),
     ("_backward_Embedding", embedding_back),
     ("one_hot", one_hot),
-    ("sgd_update", sgd),
-    ("sgd_mom_update", || momentum(0)),
-    ("nag_mom_update", || momentum(1)),
-    ("mp_sgd_update", || with_copy(plain_descent, false, 0)),
-    ("mp_sgd_mom_update", || with_copy(momentum_descent, true, 0)),
-    ("mp_nag_mom_update", || with_copy(momentum_descent, true, 1)),
-    ("adam_update", adam),
 ];

@@ -104,7 +104,7 @@ fn back_along(p: &Path, call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<
 }
 
 /// The output has the input's elements in their order.
-fn same_order(tensor: &'static str) -> Vec<Kernel> {
+pub fn same_order(tensor: &'static str) -> Vec<Kernel> {
     let types: &[(&str, &'static [DType])] = &[(tensor, &DType::ALL)];
     vec![kernel("shape", &["copy<$0>"], types, |call, launcher| {
         let (x, y) = (&call.inputs[0], &call.outputs[0]);
@@ -119,9 +119,13 @@ fn same_order(tensor: &'static str) -> Vec<Kernel> {
     })]
 }
 
-/// Every element is `value` of the call.
 fn filled(value: fn(&Call<'_>) -> f64) -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("output", &DType::ALL)];
+    filling("output", value)
+}
+
+/// Every element is `value` of the call. `tensor` is an array whose dtype the output has.
+pub fn filling(tensor: &str, value: fn(&Call<'_>) -> f64) -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[(tensor, &DType::ALL)];
     vec![kernel("shape", &["fill<$0>"], types, move |call, launcher| {
         let (y, value) = (&call.outputs[0], value(call));
         if value.to_bits() == 0 && call.req[0] != OpReq::Add {

@@ -17,7 +17,7 @@ pub(in crate::ops) mod reduce;
 pub(in crate::ops) mod running;
 pub(in crate::ops) mod shape;
 mod signal;
-mod updates;
+pub(in crate::ops) mod updates;
 
 use super::higher_order::complete;
 use crate::error::Result;

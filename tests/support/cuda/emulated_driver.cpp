@@ -12,7 +12,10 @@
 // For tests: emulated_live() bytes of device memory not freed, emulated_pinned() of page-locked
 // memory, emulated_fail_after(n) lets the n-th piece of work from now on fail as a fault does,
 // emulated_hold(stream, on) stops a stream, emulated_queued(stream) counts what waits there,
-// emulated_products() the products of matrices by cuBLAS.
+// emulated_products() the products of matrices by cuBLAS, emulated_replays() the graphs that were
+// launched, emulated_graphs() those that were not destroyed, emulated_was_launched(name) whether a
+// kernel of this name was. RSNET_EMULATED_NO_GRAPHS=1 is a driver
+// that cannot record.
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -32,6 +35,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -48,7 +52,8 @@
 typedef int Status;
 enum {
   SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
-  INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_READY = 600, LAUNCH_FAILED = 719
+  INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_READY = 600, LAUNCH_FAILED = 719,
+  CAPTURE_UNSUPPORTED = 900, ILLEGAL_STATE = 401
 };
 
 namespace {
@@ -164,8 +169,14 @@ struct Event {
   }
 };
 
+// Work that was recorded: the driver's graph, and what is made of it to be launched.
+struct Graph {
+  std::vector<std::function<void()>> work;
+};
+
 struct Stream {
   Device *device;
+  Graph *records = nullptr;  // what is issued goes there instead of the queue
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
@@ -202,6 +213,10 @@ struct Stream {
   // Queues work that touches memory; nothing runs any more after a fault.
   Status issue(std::function<void()> work) {
     if (device->fault) return device->fault;
+    if (records) {
+      records->work.push_back(std::move(work));
+      return SUCCESS;
+    }
     push([this, work = std::move(work)] {
       if (long delay = setting("RSNET_EMULATED_DELAY_US", 0))
         std::this_thread::sleep_for(std::chrono::microseconds(delay));
@@ -420,6 +435,7 @@ API cuEventRecord(Event *event, Stream *stream) {
   IN_CONTEXT;
   if (stream->device != current) return INVALID_VALUE;
   uint64_t number;
+  if (stream->records) return CAPTURE_UNSUPPORTED;
   { std::lock_guard<std::mutex> lock(event->mutex); number = ++event->recorded; }
   stream->push([=] { event->reach(number); });
   return SUCCESS;
@@ -446,6 +462,16 @@ API cuEventSynchronize(Event *event) {
   return current ? (Status)current->fault : (Status)INVALID_CONTEXT;
 }
 
+namespace {
+std::mutex of_launched;
+std::set<std::string> launched;  // names without template arguments
+}
+
+extern "C" int emulated_was_launched(const char *name) {
+  std::lock_guard<std::mutex> lock(of_launched);
+  return (int)launched.count(name);
+}
+
 // Arguments are copied, as by the driver, and addresses of the device become those of the host.
 API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, unsigned gz,
                    unsigned bx, unsigned by, unsigned bz, unsigned, Stream *stream, void **params,
@@ -464,6 +490,10 @@ API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, u
       args[i][0] = (uint64_t)seen;
     }
   }
+  {
+    std::lock_guard<std::mutex> lock(of_launched);
+    launched.emplace(function->name, strcspn(function->name, "<"));
+  }
   Device *device = stream->device;
   return stream->issue([=]() mutable {
     std::vector<void *> at;
@@ -477,6 +507,55 @@ API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, u
     }
   });
 }
+
+// Recording: what is issued on the stream is kept, not done. A recording that is launched does it all
+// again, with the addresses that it had.
+namespace { std::atomic<size_t> replays{0}; std::atomic<long> live_graphs{0}; }
+
+API cuStreamBeginCapture_v2(Stream *stream, int mode) {
+  IN_CONTEXT;
+  if (mode < 0 || mode > 2 || stream->records) return INVALID_VALUE;
+  if (setting("RSNET_EMULATED_NO_GRAPHS", 0)) return CAPTURE_UNSUPPORTED;
+  stream->records = new Graph;
+  live_graphs++;
+  return SUCCESS;
+}
+
+API cuStreamEndCapture(Stream *stream, Graph **graph) {
+  IN_CONTEXT;
+  if (!stream->records) return ILLEGAL_STATE;
+  *graph = stream->records;
+  stream->records = nullptr;
+  return SUCCESS;
+}
+
+API cuGraphInstantiateWithFlags(Graph **made, const Graph *graph, unsigned long long flags) {
+  IN_CONTEXT;
+  if (flags) return INVALID_VALUE;
+  *made = new Graph(*graph);
+  live_graphs++;
+  return SUCCESS;
+}
+
+API cuGraphLaunch(Graph *graph, Stream *stream) {
+  IN_CONTEXT;
+  if (stream->device != current || stream->records) return INVALID_VALUE;
+  for (auto &work : graph->work)
+    if (Status status = stream->issue(work)) return status;
+  replays++;
+  return SUCCESS;
+}
+
+API cuGraphDestroy(Graph *graph) {
+  delete graph;
+  live_graphs--;
+  return SUCCESS;
+}
+
+API cuGraphExecDestroy(Graph *graph) { return cuGraphDestroy(graph); }
+
+extern "C" size_t emulated_replays() { return replays; }
+extern "C" size_t emulated_graphs() { return (size_t)live_graphs; }
 
 API cuFuncSetAttribute(const EmulatedFunction *, int attribute, int bytes) {
   return attribute == 8 && bytes <= 96 << 10 ? SUCCESS : INVALID_VALUE;
@@ -583,6 +662,11 @@ API cublasDestroy_v2(Blas *handle) {
 
 API cublasSetStream_v2(Blas *handle, Stream *stream) {
   handle->stream = stream;
+  return SUCCESS;
+}
+
+API cublasSetWorkspace_v2(Blas *handle, uint64_t at, size_t bytes) {
+  if (!handle->device->memory.translate(at, bytes)) return BLAS_INVALID_VALUE;
   return SUCCESS;
 }
 

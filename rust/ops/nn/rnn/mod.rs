@@ -1,5 +1,6 @@
 //! `RNN`: stacked recurrent layers, vanilla, LSTM or GRU.
 
+mod on_device;
 mod run;
 
 use super::infer::{check_float, complete, expect_rank};
@@ -14,7 +15,7 @@ use crate::operator::infer::{assign_shape, one_type};
 use crate::operator::property::{
     Backward, Entries, Forward, MaybeType, Operator, OperatorProperty, define,
 };
-use crate::operator::{Dep, OpDef, OpReq, RandomKey, ResourceRequest};
+use crate::operator::{Dep, Launcher, OpDef, OpReq, RandomKey, ResourceRequest};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_real};
@@ -79,7 +80,8 @@ Senior, F. Beaufays, arXiv:1402.1128 (projection).
 "#;
 
 /// The state that a forward run leaves for the backward one: its random key and, if gradients will
-/// be needed, the run itself, a `RecordedRun` of the element type.
+/// be needed, the run itself: a `RecordedRun` of the element type or, on a device, what it has
+/// kept.
 #[derive(Default)]
 struct Kept {
     key: RandomKey,
@@ -167,10 +169,18 @@ impl Operator for Rnn {
         let inputs: Vec<&View> = run.in_data.iter().copied().flatten().collect();
         with_real!(inputs[0].dtype(), T => self.run_backward::<T>(run, &inputs))
     }
+
+    fn forward_on(&self, run: &Forward<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+        on_device::forward(self, run, launcher)
+    }
+
+    fn backward_on(&self, run: &Backward<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+        on_device::backward(self, run, launcher)
+    }
 }
 
 impl RnnParam {
-    fn cell(&self) -> Cell {
+    pub(in crate::ops) fn cell(&self) -> Cell {
         match self.mode {
             RnnMode::Gru => Cell::Gru,
             RnnMode::Lstm => Cell::Lstm,
@@ -179,31 +189,31 @@ impl RnnParam {
         }
     }
 
-    fn directions(&self) -> usize {
+    pub(in crate::ops) fn directions(&self) -> usize {
         1 + usize::from(self.bidirectional)
     }
 
-    fn hidden(&self) -> usize {
+    pub(in crate::ops) fn hidden(&self) -> usize {
         self.state_size as usize
     }
 
     /// Extent of the recurrent state.
-    fn state(&self) -> usize {
+    pub(in crate::ops) fn state(&self) -> usize {
         self.projection_size.map_or(self.hidden(), |p| p.max(1) as usize)
     }
 
-    fn layers(&self) -> usize {
+    pub(in crate::ops) fn layers(&self) -> usize {
         self.num_layers as usize
     }
 
     /// Extent of the input of a layer.
-    fn input(&self, layer: usize, first: usize) -> usize {
+    pub(in crate::ops) fn input(&self, layer: usize, first: usize) -> usize {
         if layer == 0 { first } else { self.directions() * self.state() }
     }
 
     /// Ranges of the parameter vector for every (layer, direction), and its length. Sizes that no
     /// machine holds come out as the greatest there is.
-    fn ranges(&self, first: usize) -> (Vec<Weights<Range<usize>>>, usize) {
+    pub(in crate::ops) fn ranges(&self, first: usize) -> (Vec<Weights<Range<usize>>>, usize) {
         let (gates, hid, st) = (self.cell().gates() * self.hidden(), self.hidden(), self.state());
         let mut next = 0usize;
         let mut take = |n: usize| {
@@ -234,7 +244,7 @@ impl RnnParam {
         (all, next)
     }
 
-    fn clip(&self) -> Option<(f64, f64)> {
+    pub(in crate::ops) fn clip(&self) -> Option<(f64, f64)> {
         let (low, high) = (self.lstm_state_clip_min, self.lstm_state_clip_max);
         (low.is_some() || high.is_some())
             .then(|| (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY)))

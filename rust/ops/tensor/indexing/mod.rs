@@ -1,7 +1,7 @@
 //! Elements by index: `take`, `pick`, `one_hot`, `gather_nd`, `scatter_nd` and their kin.
 
 mod coordinates;
-mod pick;
+pub(in crate::ops) mod pick;
 mod replacing;
 pub(in crate::ops) mod take;
 

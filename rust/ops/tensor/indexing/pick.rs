@@ -26,7 +26,10 @@ params! {
 }
 
 /// Outer count, extent and inner count around the picked axis.
-fn pick_lines(p: &PickParam, data: &Shape) -> Result<(usize, i64, usize, Option<usize>)> {
+pub(in crate::ops) fn pick_lines(
+    p: &PickParam,
+    data: &Shape,
+) -> Result<(usize, i64, usize, Option<usize>)> {
     Ok(match p.axis {
         None => (1, data.size() as i64, 1, None),
         Some(a) => {
@@ -122,7 +125,8 @@ fn pick() -> [OpDef; 2] {
 }
 
 /// `batch_take` as `pick`.
-const ROWS: PickParam = PickParam { axis: Some(1), keepdims: false, mode: PickMode::Clip };
+pub(in crate::ops) const ROWS: PickParam =
+    PickParam { axis: Some(1), keepdims: false, mode: PickMode::Clip };
 
 fn batch_take() -> [OpDef; 2] {
     let doc = text(

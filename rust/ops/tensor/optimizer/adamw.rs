@@ -51,7 +51,7 @@ impl Many for MultiAdamWParam {
 }
 
 impl MultiAdamWParam {
-    fn of(&self, i: usize) -> AdamWParam {
+    pub(in crate::ops) fn of(&self, i: usize) -> AdamWParam {
         AdamWParam {
             lr: self.lrs[i],
             beta1: self.beta1,

@@ -72,7 +72,7 @@ impl Many for MultiLambParam {
 }
 
 impl MultiLambParam {
-    fn phase1(&self, i: usize) -> Phase1Param {
+    pub(in crate::ops) fn phase1(&self, i: usize) -> Phase1Param {
         Phase1Param {
             beta1: self.beta1,
             beta2: self.beta2,
@@ -85,7 +85,7 @@ impl MultiLambParam {
         }
     }
 
-    fn phase2(&self, i: usize) -> Phase2Param {
+    pub(in crate::ops) fn phase2(&self, i: usize) -> Phase2Param {
         let (lower_bound, upper_bound) = (self.lower_bound, self.upper_bound);
         Phase2Param { lr: self.learning_rates[i], lower_bound, upper_bound }
     }

@@ -2,10 +2,10 @@
 //! and change their states in place. The arithmetic of a step is in `steps.rs`; here are the
 //! operators on one weight, in `many.rs` those on any number of weights.
 
-mod adamw;
-mod lamb;
-mod many;
-mod rates;
+pub(in crate::ops) mod adamw;
+pub(in crate::ops) mod lamb;
+pub(in crate::ops) mod many;
+pub(in crate::ops) mod rates;
 mod steps;
 
 use crate::dtype::DType;

@@ -1,0 +1,678 @@
+//! Recurrent layers: one product and one launch for each time, and products over all times.
+
+use super::dense::{Layout, Product};
+use super::reduce::{Fold, fold_functions};
+use super::{FLOATS, KernelsOf};
+use crate::args;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::rnn::{Cell, Weights};
+use crate::operator::property::{backward_on, forward_on};
+use crate::operator::{Call, Compare, Grid, HeldMemory, Kernel, Launcher, Match, RandomKey};
+use crate::ops::nn::rnn::RnnParam;
+use crate::shape::Shape;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Numbers of the functions, in the order of [`functions`].
+const MATMUL: usize = 0;
+const STEP: usize = 1;
+const STEP_BACK: usize = 2;
+const DROP: usize = 3;
+const FOLD: usize = 4;
+const PROJECT: usize = 7;
+const PROJECT_BACK: usize = 8;
+const LENGTHS: usize = 9;
+
+/// The functions of every run; `all` has those for projections and lengths as well.
+fn functions(all: bool) -> Vec<String> {
+    let of = |name: &str| format!("{name}<$0>");
+    let mut names = ["matmul", "rnn_step", "rnn_step_back", "rnn_drop"].map(of).to_vec();
+    names.extend(fold_functions("SumFold<$0>"));
+    if all {
+        names.extend(["rnn_project", "rnn_project_back"].map(of));
+        names.push("sequence_lengths".into());
+    }
+    names
+}
+
+type Run = fn(&Call<'_>, &mut dyn Launcher) -> Result<()>;
+
+/// The kernel of plain layers, and that of layers with projections or lengths.
+fn kernels(run: Run) -> Vec<Kernel> {
+    let is = |name: &str, value: &str| Match::Attr(name.into(), Compare::Eq, value.into());
+    let whole = is("use_sequence_length", "False");
+    let plain = Match::And(Box::new(is("projection_size", "None")), Box::new(whole));
+    let make = |all: bool| {
+        let names = functions(all);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let made = Kernel::cuda("rnn", &names, &[("data", FLOATS)], run);
+        made.multiplies().only_writes()
+    };
+    vec![make(false).only(plain.clone()), make(true).only(Match::Not(Box::new(plain)))]
+}
+
+pub const TABLE: &[KernelsOf] =
+    &[("RNN", || kernels(forward_on)), ("_backward_RNN", || kernels(backward_on))];
+
+/// The operands of a run, on the device.
+pub struct Operands<'a> {
+    pub param: &'a RnnParam,
+    pub dtype: DType,
+    pub time: usize,
+    pub batch: usize,
+    pub first: usize,
+    pub x: *mut u8,
+    pub weights: *mut u8,
+    pub state: *mut u8,
+    pub cell: *mut u8,
+    pub lengths: Option<(*mut u8, DType)>,
+    pub key: RandomKey,
+    pub train: bool,
+}
+
+/// What a forward run leaves for the backward one, and for whom.
+pub struct Recorded {
+    memory: Arc<dyn HeldMemory>,
+    sizes: [usize; 3],
+    dtype: DType,
+}
+
+/// What a layer in one direction leaves: see `kernels::rnn::Tape`.
+#[derive(Clone)]
+struct Tape {
+    gates: *mut u8,
+    inner: *mut u8,
+    states: *mut u8,
+    cells: *mut u8,
+    full: *mut u8,
+}
+
+/// Where everything that a forward run leaves lies behind an address.
+struct Record {
+    /// By layer and direction.
+    tapes: Vec<Tape>,
+    /// The inputs of all layers but the first.
+    inputs: Vec<*mut u8>,
+    bytes: usize,
+}
+
+/// Hands out parts of one block of memory.
+struct Parts {
+    from: *mut u8,
+    next: usize,
+}
+
+impl Parts {
+    const ALIGN: usize = 256;
+
+    fn take(&mut self, bytes: usize) -> *mut u8 {
+        let at = self.from.wrapping_add(self.next);
+        self.next += bytes.next_multiple_of(Self::ALIGN);
+        at
+    }
+}
+
+/// One layer in one direction.
+struct Place {
+    at: usize,
+    layer: usize,
+    direction: usize,
+}
+
+impl Operands<'_> {
+    fn rows(&self) -> usize {
+        self.time * self.batch
+    }
+
+    /// Elements of a row of gates.
+    fn width(&self) -> usize {
+        self.param.cell().gates() * self.param.hidden()
+    }
+
+    fn bytes(&self, elements: usize) -> usize {
+        elements * self.dtype.size()
+    }
+
+    /// The address of an element; of what there is not, null.
+    fn at(&self, base: *mut u8, element: usize) -> *mut u8 {
+        if base.is_null() { base } else { base.wrapping_add(self.bytes(element)) }
+    }
+
+    fn has_cell(&self, cell: Cell) -> bool {
+        self.param.cell() == cell
+    }
+
+    fn is_projected(&self) -> bool {
+        self.param.projection_size.is_some()
+    }
+
+    /// Elements of the states of one layer in one direction, and of its cell states.
+    fn state_sizes(&self) -> [usize; 2] {
+        [self.batch * self.param.state(), self.batch * self.param.hidden()]
+    }
+
+    /// What an output row of a layer has, of all directions.
+    fn out_width(&self) -> usize {
+        self.param.directions() * self.param.state()
+    }
+
+    fn places(&self, layer: usize) -> impl DoubleEndedIterator<Item = Place> + use<> {
+        let directions = self.param.directions();
+        (0..directions).map(move |direction| Place {
+            at: layer * directions + direction,
+            layer,
+            direction,
+        })
+    }
+
+    /// Times in the order of a direction.
+    fn times(&self, place: &Place) -> impl DoubleEndedIterator<Item = usize> + use<> {
+        let (time, reverse) = (self.time, place.direction == 1);
+        (0..time).map(move |s| if reverse { time - 1 - s } else { s })
+    }
+
+    /// Where the states before and after a time are kept, as in `kernels::rnn::Layer`.
+    fn around(&self, place: &Place, time: usize) -> (usize, usize) {
+        if place.direction == 1 { (time + 1, time) } else { (time, time + 1) }
+    }
+
+    fn lay_out(&self, from: *mut u8) -> Record {
+        let mut parts = Parts { from, next: 0 };
+        let (rows, hid, st) = (self.rows(), self.param.hidden(), self.param.state());
+        let mut take = |elements: usize| parts.take(self.bytes(elements));
+        let mut if_so = |so: bool, elements: usize| match so {
+            true => take(elements),
+            false => std::ptr::null_mut(),
+        };
+        let count = self.param.layers() * self.param.directions();
+        let tapes = (0..count)
+            .map(|_| Tape {
+                gates: if_so(true, rows * self.width()),
+                inner: if_so(self.has_cell(Cell::Gru), rows * hid),
+                states: if_so(true, (rows + self.batch) * st),
+                cells: if_so(self.has_cell(Cell::Lstm), (rows + self.batch) * hid),
+                full: if_so(self.is_projected(), rows * hid),
+            })
+            .collect();
+        let inputs = (1..self.param.layers()).map(|_| take(rows * self.out_width())).collect();
+        Record { tapes, inputs, bytes: parts.next }
+    }
+
+    fn input_of(&self, record: &Record, layer: usize) -> *mut u8 {
+        if layer == 0 { self.x } else { record.inputs[layer - 1] }
+    }
+
+    fn sizes(&self) -> [usize; 3] {
+        [self.time, self.batch, self.first]
+    }
+
+    /// The lengths as whole numbers, null if there are none.
+    fn lengths(&self, launcher: &mut dyn Launcher) -> Result<*mut u8> {
+        let Some((from, dtype)) = self.lengths else { return Ok(std::ptr::null_mut()) };
+        let to = launcher.memory().take(8 * self.batch)?;
+        let mut args = args![self.batch as i64, from, dtype as i32, to];
+        launcher.launch(LENGTHS, Grid::over(self.batch), &mut args)?;
+        Ok(to)
+    }
+
+    /// Multiplies by the factors of dropout what a layer reads, or its gradient.
+    fn drop(&self, launcher: &mut dyn Launcher, layer: usize, x: *mut u8, n: usize) -> Result<()> {
+        let p = self.param.p;
+        if layer == 0 || p == 0.0 || !self.train || n == 0 {
+            return Ok(());
+        }
+        let (seed, stream) = (self.key.seed as i64, self.key.stream as i64);
+        let mut args = args![n as i64, x, seed, stream, (layer as i64) << 40, 1.0 - p];
+        launcher.launch(DROP, Grid::over(n.div_ceil(4)), &mut args)
+    }
+
+    fn cell_number(&self) -> i32 {
+        match self.param.cell() {
+            Cell::Relu => 0,
+            Cell::Tanh => 1,
+            Cell::Lstm => 2,
+            Cell::Gru => 3,
+        }
+    }
+
+    /// Whether the cell states are limited, and to what.
+    fn limits(&self) -> (i32, f64, f64) {
+        self.param.clip().map_or((0, 0.0, 0.0), |(low, high)| (1, low, high))
+    }
+
+    /// `c (m, n) = a (m, depth) b`, with `b` as (n, depth).
+    fn rows_by_rows(
+        &self,
+        launcher: &mut dyn Launcher,
+        [m, n, depth]: [usize; 3],
+        [a, b, c]: [*mut u8; 3],
+    ) -> Result<()> {
+        let of = |at| (at, Layout::rows(depth as i64, 0));
+        Product::new(self.dtype, [m, n, depth], 1, of(a), of(b), c).issue(launcher, MATMUL, 0)
+    }
+
+    /// `c (m, n) = a (m, depth) b (depth, n)`, or adds it.
+    fn rows_by_columns(
+        &self,
+        launcher: &mut dyn Launcher,
+        [m, n, depth]: [usize; 3],
+        [a, b, c]: [*mut u8; 3],
+        add: bool,
+    ) -> Result<()> {
+        let (a, b) = ((a, Layout::rows(depth as i64, 0)), (b, Layout::columns(n as i64, 0)));
+        let product = Product::new(self.dtype, [m, n, depth], 1, a, b, c);
+        product.issue(launcher, MATMUL, i32::from(add))
+    }
+
+    /// `c (m, n) = aᵀ b`, with `a` as (depth, m) and `b` as (depth, n).
+    fn columns_by_columns(
+        &self,
+        launcher: &mut dyn Launcher,
+        [m, n, depth]: [usize; 3],
+        [a, b, c]: [*mut u8; 3],
+    ) -> Result<()> {
+        let (a, b) = ((a, Layout::columns(m as i64, 0)), (b, Layout::columns(n as i64, 0)));
+        Product::new(self.dtype, [m, n, depth], 1, a, b, c).issue(launcher, MATMUL, 0)
+    }
+
+    /// The parts of the parameters, or of their gradients.
+    fn weights(&self, of: *mut u8, ranges: &Weights<Range<usize>>) -> Weights<*mut u8> {
+        let at = |range: &Range<usize>| self.at(of, range.start);
+        Weights {
+            input: at(&ranges.input),
+            recurrent: at(&ranges.recurrent),
+            projection: at(&ranges.projection),
+            input_bias: at(&ranges.input_bias),
+            recurrent_bias: at(&ranges.recurrent_bias),
+        }
+    }
+}
+
+/// Where the results of a forward run go; null where they are not wanted.
+pub struct Results {
+    pub out: *mut u8,
+    pub states: *mut u8,
+    pub cells: *mut u8,
+}
+
+/// Runs forward. What it returns is for [`backward`], if `keep` is set.
+pub fn forward(
+    launcher: &mut dyn Launcher,
+    of: &Operands<'_>,
+    results: &Results,
+    keep: bool,
+) -> Result<Option<Recorded>> {
+    let bytes = of.lay_out(std::ptr::null_mut()).bytes;
+    if !keep {
+        let memory = launcher.memory().take(bytes)?;
+        run(launcher, of, &of.lay_out(memory), results)?;
+        return Ok(None);
+    }
+    let memory = launcher.hold(bytes)?;
+    run(launcher, of, &of.lay_out(memory.at()), results)?;
+    Ok(Some(Recorded { memory, sizes: of.sizes(), dtype: of.dtype }))
+}
+
+fn run(
+    launcher: &mut dyn Launcher,
+    of: &Operands<'_>,
+    record: &Record,
+    results: &Results,
+) -> Result<()> {
+    let (ranges, _) = of.param.ranges(of.first);
+    let lengths = of.lengths(launcher)?;
+    let all = of.rows() * of.out_width();
+    let last = match results.out.is_null() {
+        true => launcher.memory().take(of.bytes(all))?,
+        false => results.out,
+    };
+    let recurrent = launcher.memory().take(of.bytes(of.batch * of.width()))?;
+    for layer in 0..of.param.layers() {
+        let x = of.input_of(record, layer);
+        let out = record.inputs.get(layer).copied().unwrap_or(last);
+        for place in of.places(layer) {
+            let weights = of.weights(of.weights, &ranges[place.at]);
+            let pass = Pass { of, place: &place, tape: &record.tapes[place.at], lengths };
+            pass.forward(launcher, x, &weights, out, recurrent)?;
+            pass.end(launcher, results)?;
+        }
+        if layer + 1 < of.param.layers() {
+            of.drop(launcher, layer + 1, out, all)?;
+        }
+    }
+    Ok(())
+}
+
+/// A pass over one layer in one direction.
+struct Pass<'a> {
+    of: &'a Operands<'a>,
+    place: &'a Place,
+    tape: &'a Tape,
+    lengths: *mut u8,
+}
+
+impl Pass<'_> {
+    /// The states (or cell states) that the tape keeps as number `at`.
+    fn state(&self, at: usize) -> *mut u8 {
+        self.of.at(self.tape.states, at * self.of.state_sizes()[0])
+    }
+
+    fn cell(&self, at: usize) -> *mut u8 {
+        self.of.at(self.tape.cells, at * self.of.state_sizes()[1])
+    }
+
+    /// The rows of one time of an array with `width` elements in a row.
+    fn rows(&self, of: *mut u8, time: usize, width: usize) -> *mut u8 {
+        self.of.at(of, time * self.of.batch * width)
+    }
+
+    /// The columns of this direction in the rows of one time of outputs, or of their gradients.
+    fn columns(&self, of: *mut u8, time: usize) -> *mut u8 {
+        let rows = self.rows(of, time, self.of.out_width());
+        self.of.at(rows, self.place.direction * self.of.param.state())
+    }
+
+    fn forward(
+        &self,
+        launcher: &mut dyn Launcher,
+        x: *mut u8,
+        w: &Weights<*mut u8>,
+        out: *mut u8,
+        recurrent: *mut u8,
+    ) -> Result<()> {
+        let (of, tape, param) = (self.of, self.tape, self.of.param);
+        let (hid, st, batch, width) = (param.hidden(), param.state(), of.batch, of.width());
+        let [states, cells] = of.state_sizes();
+        let first = if self.place.direction == 1 { of.time } else { 0 };
+        let own = of.at(of.state, self.place.at * states);
+        launcher.copy(self.state(first), own, of.bytes(states))?;
+        if of.has_cell(Cell::Lstm) {
+            let own = of.at(of.cell, self.place.at * cells);
+            launcher.copy(self.cell(first), own, of.bytes(cells))?;
+        }
+        let input = param.input(self.place.layer, of.first);
+        of.rows_by_rows(launcher, [of.rows(), width, input], [x, w.input, tape.gates])?;
+        if batch == 0 {
+            return Ok(());
+        }
+        let projected = i32::from(of.is_projected());
+        let (clips, low, high) = of.limits();
+        for t in of.times(self.place) {
+            let (before, after) = of.around(self.place, t);
+            let sizes = [batch, width, st];
+            of.rows_by_rows(launcher, sizes, [self.state(before), w.recurrent, recurrent])?;
+            let made = match of.is_projected() {
+                true => self.rows(tape.full, t, hid),
+                false => self.state(after),
+            };
+            let mut args = args![
+                batch as i64,
+                hid as i64,
+                of.cell_number(),
+                self.rows(tape.gates, t, width),
+                recurrent,
+                w.input_bias,
+                w.recurrent_bias,
+                self.state(before),
+                made,
+                self.cell(before),
+                self.cell(after),
+                self.rows(tape.inner, t, hid),
+                self.columns(out, t),
+                of.out_width() as i64,
+                projected,
+                self.lengths,
+                t as i64,
+                clips,
+                low,
+                high
+            ];
+            launcher.launch(STEP, Grid::over(batch * hid), &mut args)?;
+            if of.is_projected() {
+                let state = self.state(after);
+                of.rows_by_rows(launcher, [batch, st, hid], [made, w.projection, state])?;
+                let mut args = args![
+                    batch as i64,
+                    st as i64,
+                    self.state(before),
+                    state,
+                    self.columns(out, t),
+                    of.out_width() as i64,
+                    self.lengths,
+                    t as i64
+                ];
+                launcher.launch(PROJECT, Grid::over(batch * st), &mut args)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the final states to where they are wanted.
+    fn end(&self, launcher: &mut dyn Launcher, results: &Results) -> Result<()> {
+        let of = self.of;
+        let last = if self.place.direction == 1 { 0 } else { of.time };
+        let [states, cells] = of.state_sizes();
+        let ends =
+            [(results.states, self.state(last), states), (results.cells, self.cell(last), cells)];
+        for (to, from, n) in ends.into_iter().filter(|end| !end.0.is_null()) {
+            launcher.copy(of.at(to, self.place.at * n), from, of.bytes(n))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gradients of the outputs, null where there are none, and where those of the inputs go, null
+/// where they are not wanted.
+pub struct Gradients {
+    pub out: *mut u8,
+    pub last_states: *mut u8,
+    pub last_cells: *mut u8,
+    pub x: *mut u8,
+    pub weights: *mut u8,
+    pub states: *mut u8,
+    pub cells: *mut u8,
+}
+
+/// Runs backward, after a forward run of which `recorded` is left; without it, that is repeated.
+pub fn backward(
+    launcher: &mut dyn Launcher,
+    of: &Operands<'_>,
+    recorded: Option<&Recorded>,
+    gradients: &Gradients,
+) -> Result<()> {
+    let fits = |r: &&Recorded| r.sizes == of.sizes() && r.dtype == of.dtype;
+    let record = match recorded.filter(fits) {
+        Some(recorded) => of.lay_out(recorded.memory.at()),
+        None => {
+            let memory = launcher.memory().take(of.lay_out(std::ptr::null_mut()).bytes)?;
+            let record = of.lay_out(memory);
+            let [out, states, cells] = [std::ptr::null_mut(); 3];
+            run(launcher, of, &record, &Results { out, states, cells })?;
+            record
+        }
+    };
+    Backward::new(launcher, of, gradients)?.run(launcher, &record)
+}
+
+/// The arrays of a backward run.
+struct Backward<'a> {
+    of: &'a Operands<'a>,
+    lengths: *mut u8,
+    /// Gradients of the states and cell states of every layer and direction, which begin as those
+    /// of the last ones and end as those of the first.
+    dh: *mut u8,
+    dc: *mut u8,
+    /// Of the gates, for the parts of the input and of the states, at all times.
+    dg: *mut u8,
+    drec: *mut u8,
+    /// Of what is projected, at all times, and of the hidden values at one.
+    projected: *mut u8,
+    full: *mut u8,
+    gradients: &'a Gradients,
+}
+
+impl<'a> Backward<'a> {
+    fn new(
+        launcher: &mut dyn Launcher,
+        of: &'a Operands<'a>,
+        gradients: &'a Gradients,
+    ) -> Result<Self> {
+        let count = of.param.layers() * of.param.directions();
+        let [states, cells] = of.state_sizes();
+        let mut start = |wanted: *mut u8, last: *mut u8, n: usize| -> Result<*mut u8> {
+            let bytes = of.bytes(count * n);
+            let to = if wanted.is_null() { launcher.memory().take(bytes)? } else { wanted };
+            match last.is_null() {
+                true => launcher.clear(to, bytes)?,
+                false => launcher.copy(to, last, bytes)?,
+            }
+            Ok(to)
+        };
+        let dh = start(gradients.states, gradients.last_states, states)?;
+        let dc = match of.has_cell(Cell::Lstm) {
+            true => start(gradients.cells, gradients.last_cells, cells)?,
+            false => std::ptr::null_mut(),
+        };
+        let take = |so: bool, elements: usize| match so {
+            true => launcher.memory().take(of.bytes(elements)),
+            false => Ok(std::ptr::null_mut()),
+        };
+        let dg = take(true, of.rows() * of.width())?;
+        let drec = if of.has_cell(Cell::Gru) { take(true, of.rows() * of.width())? } else { dg };
+        let projected = take(of.is_projected(), of.rows() * of.param.state())?;
+        let full = take(of.is_projected(), cells)?;
+        let lengths = of.lengths(launcher)?;
+        Ok(Backward { of, lengths, dh, dc, dg, drec, projected, full, gradients })
+    }
+
+    fn run(&self, launcher: &mut dyn Launcher, record: &Record) -> Result<()> {
+        let (of, param) = (self.of, self.of.param);
+        let (ranges, _) = param.ranges(of.first);
+        let mut dout = self.gradients.out;
+        for layer in (0..param.layers()).rev() {
+            let n = of.rows() * param.input(layer, of.first);
+            let dx = match layer {
+                0 => self.gradients.x,
+                _ => launcher.memory().take(of.bytes(n))?,
+            };
+            for place in of.places(layer) {
+                let tape = &record.tapes[place.at];
+                let pass = Pass { of, place: &place, tape, lengths: self.lengths };
+                let x = of.input_of(record, layer);
+                self.layer(launcher, &pass, &ranges[place.at], dout, [x, dx])?;
+            }
+            of.drop(launcher, layer, dx, n)?;
+            dout = dx;
+        }
+        Ok(())
+    }
+
+    fn layer(
+        &self,
+        launcher: &mut dyn Launcher,
+        pass: &Pass<'_>,
+        ranges: &Weights<Range<usize>>,
+        dout: *mut u8,
+        [x, dx]: [*mut u8; 2],
+    ) -> Result<()> {
+        let of = self.of;
+        let w = of.weights(of.weights, ranges);
+        if of.batch > 0 {
+            for t in of.times(pass.place).rev() {
+                self.step(launcher, pass, &w, dout, t)?;
+            }
+        }
+        let (rows, width) = (of.rows(), of.width());
+        let input = of.param.input(pass.place.layer, of.first);
+        if !dx.is_null() {
+            let adds = pass.place.direction == 1;
+            of.rows_by_columns(launcher, [rows, input, width], [self.dg, w.input, dx], adds)?;
+        }
+        if self.gradients.weights.is_null() {
+            return Ok(());
+        }
+        self.weights(launcher, pass, &of.weights(self.gradients.weights, ranges), x)
+    }
+
+    /// The gradients of one step.
+    fn step(
+        &self,
+        launcher: &mut dyn Launcher,
+        pass: &Pass<'_>,
+        w: &Weights<*mut u8>,
+        dout: *mut u8,
+        t: usize,
+    ) -> Result<()> {
+        let (of, tape) = (self.of, pass.tape);
+        let (hid, st, batch, width) = (of.param.hidden(), of.param.state(), of.batch, of.width());
+        let (before, after) = of.around(pass.place, t);
+        let [states, cells] = of.state_sizes();
+        let dh = of.at(self.dh, pass.place.at * states);
+        let dc = of.at(self.dc, pass.place.at * cells);
+        let (dout, out_width) = (pass.columns(dout, t), of.out_width() as i64);
+        let mut from = std::ptr::null_mut();
+        if of.is_projected() {
+            let projected = pass.rows(self.projected, t, st);
+            let (n, k, t) = (batch as i64, st as i64, t as i64);
+            let mut args = args![n, k, dout, out_width, dh, projected, self.lengths, t];
+            launcher.launch(PROJECT_BACK, Grid::over(batch * st), &mut args)?;
+            let operands = [projected, w.projection, self.full];
+            of.rows_by_columns(launcher, [batch, hid, st], operands, false)?;
+            from = self.full;
+        }
+        let (clips, low, high) = of.limits();
+        let drec = pass.rows(self.drec, t, width);
+        let mut args = args![
+            batch as i64,
+            hid as i64,
+            of.cell_number(),
+            pass.rows(tape.gates, t, width),
+            pass.rows(tape.inner, t, hid),
+            pass.state(before),
+            pass.cell(before),
+            pass.cell(after),
+            from,
+            dout,
+            out_width,
+            dh,
+            dc,
+            pass.rows(self.dg, t, width),
+            drec,
+            self.lengths,
+            t as i64,
+            clips,
+            low,
+            high
+        ];
+        launcher.launch(STEP_BACK, Grid::over(batch * hid), &mut args)?;
+        of.rows_by_columns(launcher, [batch, st, width], [drec, w.recurrent, dh], true)
+    }
+
+    /// The gradients of the parameters, over all times.
+    fn weights(
+        &self,
+        launcher: &mut dyn Launcher,
+        pass: &Pass<'_>,
+        to: &Weights<*mut u8>,
+        x: *mut u8,
+    ) -> Result<()> {
+        let of = self.of;
+        let (rows, width) = (of.rows(), of.width());
+        let (hid, st) = (of.param.hidden(), of.param.state());
+        let input = of.param.input(pass.place.layer, of.first);
+        of.columns_by_columns(launcher, [width, input, rows], [self.dg, x, to.input])?;
+        let states = pass.state(of.around(pass.place, 0).0);
+        of.columns_by_columns(launcher, [width, st, rows], [self.drec, states, to.recurrent])?;
+        if of.is_projected() {
+            let operands = [self.projected, pass.tape.full, to.projection];
+            of.columns_by_columns(launcher, [st, hid, rows], operands)?;
+        }
+        let fold = Fold::over(&Shape::new(&[rows as i64, width as i64]), &[true, false])?;
+        fold.issue(launcher, FOLD, self.dg, to.input_bias, 0)?;
+        match self.drec == self.dg {
+            true => launcher.copy(to.recurrent_bias, to.input_bias, of.bytes(width)),
+            false => fold.issue(launcher, FOLD, self.drec, to.recurrent_bias, 0),
+        }
+    }
+}
