@@ -11,7 +11,7 @@
 //! an earlier one has ended elsewhere; that is decided by the addresses of a run
 //! ([`Chain::is_sound`]).
 
-use super::step::Step;
+use super::step::{Role, Step};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::parallel_for;
 use crate::operator::{Around, Body, OfInputs, OpContext, OpReq};
@@ -29,56 +29,42 @@ const LEAST: usize = 1 << 21;
 /// Steps of a chain: their pairs are compared, and a block of all arrays has to fit.
 const MOST: usize = 12;
 
-/// What a step can be in a chain, with its number of elements.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Role {
-    #[default]
-    Alone,
-    Pointwise(usize),
-    /// Tells of the elements of its first output.
-    Leads(usize),
-    /// Asks for the elements of its first input.
-    Ends(usize),
-}
-
 /// Whether `MXNET_USE_FUSION` leaves chains on.
 pub fn are_on() -> bool {
     let off = |v: String| matches!(v.trim(), "0" | "false" | "off");
     !std::env::var("MXNET_USE_FUSION").is_ok_and(off)
 }
 
-impl Role {
-    /// What `step` can be.
-    pub fn of(step: &Step) -> Role {
-        let prepared = &step.prepared;
-        let Some(asked) = &step.direct else { return Role::Alone };
-        let is_native = matches!(prepared.kernel.body, Body::Native(_));
-        if !is_native || !step.is_on_host() || !step.spared.is_empty() || step.wants_random {
-            return Role::Alone;
+/// What `step` can be in a chain.
+pub fn role_of(step: &Step) -> Role {
+    let prepared = &step.prepared;
+    let Some(asked) = &step.direct else { return Role::Alone };
+    let is_native = matches!(prepared.kernel.body, Body::Native(_));
+    if !is_native || !step.is_on_host() || !step.spared.is_empty() || step.wants_random {
+        return Role::Alone;
+    }
+    let attrs = &prepared.attrs;
+    let holds = |when: Option<OfInputs>| when.is_some_and(|holds| holds(attrs, &step.inputs));
+    let all = || step.inputs.iter().chain(&*step.outputs);
+    let role = match (step.outputs.first(), step.inputs.first()) {
+        (Some(out), _)
+            if prepared.op.is_pointwise
+                && prepared.op.is_native()
+                && step.state.is_none()
+                && prepared.mutated.is_empty()
+                && all().all(|view| view.size() == out.size()) =>
+        {
+            Role::Pointwise(out.size())
         }
-        let attrs = &prepared.attrs;
-        let holds = |when: Option<OfInputs>| when.is_some_and(|holds| holds(attrs, &step.inputs));
-        let all = || step.inputs.iter().chain(&*step.outputs);
-        let role = match (step.outputs.first(), step.inputs.first()) {
-            (Some(out), _)
-                if prepared.op.is_pointwise
-                    && prepared.op.is_native()
-                    && step.state.is_none()
-                    && prepared.mutated.is_empty()
-                    && all().all(|view| view.size() == out.size()) =>
-            {
-                Role::Pointwise(out.size())
-            }
-            (Some(out), _) if asked[0] != OpReq::Null && holds(prepared.kernel.tells) => {
-                Role::Leads(out.size())
-            }
-            (_, Some(input)) if holds(prepared.kernel.asks) => Role::Ends(input.size()),
-            _ => Role::Alone,
-        };
-        match role {
-            Role::Pointwise(n) | Role::Leads(n) | Role::Ends(n) if n >= LEAST => role,
-            _ => Role::Alone,
+        (Some(out), _) if asked[0] != OpReq::Null && holds(prepared.kernel.tells) => {
+            Role::Leads(out.size())
         }
+        (_, Some(input)) if holds(prepared.kernel.asks) => Role::Ends(input.size()),
+        _ => Role::Alone,
+    };
+    match role {
+        Role::Pointwise(n) | Role::Leads(n) | Role::Ends(n) if n >= LEAST => role,
+        _ => Role::Alone,
     }
 }
 

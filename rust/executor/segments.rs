@@ -130,8 +130,9 @@ impl Program {
         let mut forward_steps = 0;
         for (n, node) in graph.nodes.iter().enumerate() {
             if let Some(prepared) = &parts.prepared[n] {
-                let step = Step::new(plan, &memory, n, prepared, parts.states[n].clone())
+                let mut step = Step::new(plan, &memory, n, prepared, parts.states[n].clone())
                     .at_node(node.op_name(), &node.name)?;
+                step.role = chain::role_of(&step);
                 steps.push(step);
             }
             if n + 1 == graph.num_forward {

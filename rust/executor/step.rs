@@ -1,7 +1,6 @@
 //! A node of a planned graph with its kernel, its state and views of its operands.
 
 use super::arena::Memory;
-use super::chain::Role;
 use super::run::Prepared;
 use crate::context::Context;
 use crate::cuda::Device;
@@ -12,6 +11,18 @@ use crate::operator::{Body, CROSS_DEVICE_COPY, OpReq, OpState};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// What a step can be in a chain, with its number of elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Role {
+    #[default]
+    Alone,
+    Pointwise(usize),
+    /// Tells of the elements of its first output.
+    Leads(usize),
+    /// Asks for the elements of its first input.
+    Ends(usize),
+}
 
 /// A node that is ready to run.
 pub struct Step {
@@ -126,7 +137,6 @@ impl Step {
         step.crossing = crossing(plan, memory, n, &step.req)?;
         if step.crossing.is_none() {
             step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
-            step.role = Role::of(&step);
         }
         Ok(step)
     }

@@ -4,7 +4,6 @@
 //! the CPU. So a forward copy that recomputation makes leaves them alone.
 
 use super::infer::{complete, expect_rank, norm_type};
-use super::sync_batch_norm::{self, SYNC, SyncBatchNormParam, Together, meeting};
 use super::widening;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -42,6 +41,20 @@ params! {
         use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
         output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
                                                 well.";
+    }
+}
+
+params! {
+    /// Parameters of `_contrib_SyncBatchNorm`.
+    pub struct SyncBatchNormParam {
+        eps: f32, default(1e-3), "Added to the variance.";
+        momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
+        fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
+        use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
+                                                well.";
+        ndev: i32, default(1).ge(1.0), "Number of devices that share a batch.";
+        key: String, required, "Name that the nodes of one layer on several devices share.";
     }
 }
 
@@ -96,74 +109,60 @@ Covariate Shift, ICML 2015.
 const NAMES: &[&str] = &["data", "gamma", "beta", "moving_mean", "moving_var"];
 
 pub fn operators() -> Vec<OpDef> {
-    let define = |def: OpDef, back: &str| {
-        def.doc(DOC)
-            .inputs_are(&[
-                ("data", "The data (N, C, ...)."),
-                ("gamma", "Scale of each channel (C,)."),
-                ("beta", "Shift of each channel (C,)."),
-                ("moving_mean", "Moving average of the mean (C,)."),
-                ("moving_var", "Moving average of the variance (C,)."),
-            ])
-            .outputs_are(&["output", "mean", "var"])
-            .visible(|attrs| if param(attrs).output_mean_var { 3 } else { 1 })
-            .mutates(&[3, 4])
-            .rerun_safe()
-            .infer_shape(infer_shape)
-            .infer_type(norm_type(NAMES))
-            .inplace(&[InplacePair::new(0, 0)])
-            .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
-            .variable_attr("moving_var", "__init__", "[\"one\", {}]")
-            .gradient(Gradient::declared(back, |_, _, _| {
-                let mut deps = vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1)];
-                deps.extend([Dep::Output(2), Dep::Input(3), Dep::Input(4)]);
-                deps
-            }))
-            .kernel(
-                widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
-                    .tells(|attrs, ins| unwidened(attrs, &ins[0]).is_some_and(|s| s.is_in_order())),
-            )
-    };
-    // Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving mean, moving
-    // variance.
-    let backward = |def: OpDef| {
-        def.mutates(&[5, 6])
-            .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(
-                widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))
-                    .asks(|attrs, ins| unwidened(attrs, &ins[1]).is_some_and(|s| s.has_planes())),
-            )
-            .not_deterministic()
-    };
     vec![
-        define(OpDef::new::<BatchNormParam>("BatchNorm"), "_backward_BatchNorm")
+        as_forward(OpDef::new::<BatchNormParam>("BatchNorm"), "_backward_BatchNorm")
             .aliases(&["_npx_batch_norm", "CuDNNBatchNorm"]),
-        backward(OpDef::new::<BatchNormParam>("_backward_BatchNorm")),
-        define(OpDef::new::<BatchNormV1Param>("BatchNorm_v1"), "_backward_BatchNorm_v1"),
-        backward(OpDef::new::<BatchNormV1Param>("_backward_BatchNorm_v1")),
-        over_devices(
-            define(
-                OpDef::new::<SyncBatchNormParam>("_contrib_SyncBatchNorm"),
-                "_backward_SyncBatchNorm",
-            )
-            .doc(SYNC),
-            1,
-            sync_batch_norm::forward,
-        ),
-        over_devices(
-            backward(OpDef::new::<SyncBatchNormParam>("_backward_SyncBatchNorm")),
-            2,
-            sync_batch_norm::backward,
-        ),
-        with_relu(define(OpDef::new::<BatchNormParam>("_contrib_BatchNormWithReLU"), RELU_BACK)),
+        as_gradient(OpDef::new::<BatchNormParam>("_backward_BatchNorm")),
+        as_forward(OpDef::new::<BatchNormV1Param>("BatchNorm_v1"), "_backward_BatchNorm_v1"),
+        as_gradient(OpDef::new::<BatchNormV1Param>("_backward_BatchNorm_v1")),
+        with_relu(as_forward(
+            OpDef::new::<BatchNormParam>("_contrib_BatchNormWithReLU"),
+            RELU_BACK,
+        )),
         relu_backward(),
     ]
 }
 
-/// The operator with a kernel for calls over several devices.
-fn over_devices(def: OpDef, gamma: usize, together: Together) -> OpDef {
-    let several = meeting(&def.kernels[0], gamma, together);
-    def.kernel(several)
+/// The operator with everything but parameters and name; `back` is the name of its gradient.
+pub fn as_forward(def: OpDef, back: &str) -> OpDef {
+    def.doc(DOC)
+        .inputs_are(&[
+            ("data", "The data (N, C, ...)."),
+            ("gamma", "Scale of each channel (C,)."),
+            ("beta", "Shift of each channel (C,)."),
+            ("moving_mean", "Moving average of the mean (C,)."),
+            ("moving_var", "Moving average of the variance (C,)."),
+        ])
+        .outputs_are(&["output", "mean", "var"])
+        .visible(|attrs| if param(attrs).output_mean_var { 3 } else { 1 })
+        .mutates(&[3, 4])
+        .rerun_safe()
+        .infer_shape(infer_shape)
+        .infer_type(norm_type(NAMES))
+        .inplace(&[InplacePair::new(0, 0)])
+        .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
+        .variable_attr("moving_var", "__init__", "[\"one\", {}]")
+        .gradient(Gradient::declared(back, |_, _, _| {
+            let mut deps = vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1)];
+            deps.extend([Dep::Output(2), Dep::Input(3), Dep::Input(4)]);
+            deps
+        }))
+        .kernel(
+            widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
+                .tells(|attrs, ins| unwidened(attrs, &ins[0]).is_some_and(|s| s.is_in_order())),
+        )
+}
+
+/// The gradient, likewise. Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving
+/// mean, moving variance.
+pub fn as_gradient(def: OpDef) -> OpDef {
+    def.mutates(&[5, 6])
+        .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        .kernel(
+            widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))
+                .asks(|attrs, ins| unwidened(attrs, &ins[1]).is_some_and(|s| s.has_planes())),
+        )
+        .not_deterministic()
 }
 
 const RELU_BACK: &str = "_backward_contrib_BatchNormWithReLU";

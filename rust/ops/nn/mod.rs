@@ -62,6 +62,7 @@ pub fn register(registry: &Registry) {
         upsampling::operators,
         leaky_relu::operators,
         batch_norm::operators,
+        sync_batch_norm::operators,
         im2col::operators,
         attention::operators,
         hawkes::operators,

@@ -4,36 +4,24 @@
 //! A call that comes early is an operation that has begun and not ended; it holds no thread. Who
 //! comes last computes for all. What tells the devices apart is gamma, of which each has its own.
 
-use super::batch_norm::{extents, param, update_moving};
+use super::batch_norm::{
+    SyncBatchNormParam, as_forward, as_gradient, extents, param, update_moving,
+};
 use super::widening::widened;
 use crate::error::{Error, Result, guarded};
 use crate::kernels::norm::{Affine, Channels, Gradients};
 use crate::kernels::real::Real;
 use crate::lock::Lock;
 use crate::operator::{
-    Body, Call, Callback, Compare, Done, Kernel, Match, NativeFn, OpReq, OwnedCall,
+    Body, Call, Callback, Compare, Done, Kernel, Match, NativeFn, OpDef, OpReq, OwnedCall,
 };
-use crate::{params, with_real};
+use crate::with_real;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-params! {
-    /// Parameters of `_contrib_SyncBatchNorm`.
-    pub struct SyncBatchNormParam {
-        eps: f32, default(1e-3), "Added to the variance.";
-        momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
-        fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
-        use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
-        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as \
-                                                well.";
-        ndev: i32, default(1).ge(1.0), "Number of devices that share a batch.";
-        key: String, required, "Name that the nodes of one layer on several devices share.";
-    }
-}
-
-pub const SYNC: &str = r#"
+const SYNC: &str = r#"
 `BatchNorm` over axis 1, whose statistics are those of the batches of all devices together.
 
 Notes
@@ -63,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_VARIABLE: &str = "RSNET_SYNC_SECONDS";
 
 /// Computes the calls of all devices.
-pub type Together = fn(&[&Call<'_>]) -> Result<()>;
+type Together = fn(&[&Call<'_>]) -> Result<()>;
 
 struct Waiting {
     call: OwnedCall,
@@ -86,8 +74,21 @@ struct Meeting {
     together: Together,
 }
 
+pub fn operators() -> Vec<OpDef> {
+    let (name, back) = ("_contrib_SyncBatchNorm", "_backward_SyncBatchNorm");
+    let def = as_forward(OpDef::new::<SyncBatchNormParam>(name), back).doc(SYNC);
+    let back = as_gradient(OpDef::new::<SyncBatchNormParam>(back));
+    vec![over_devices(def, 1, forward), over_devices(back, 2, backward)]
+}
+
+/// The operator with a kernel for calls over several devices.
+fn over_devices(def: OpDef, gamma: usize, together: Together) -> OpDef {
+    let several = meeting(&def.kernels[0], gamma, together);
+    def.kernel(several)
+}
+
 /// The kernel of calls with `ndev > 1`, beside that of one device.
-pub fn meeting(of_one: &Kernel, gamma: usize, together: Together) -> Kernel {
+fn meeting(of_one: &Kernel, gamma: usize, together: Together) -> Kernel {
     let Body::Native(alone) = &of_one.body else { return of_one.clone() };
     let meeting = Meeting { room: Arc::default(), gamma, alone: alone.clone(), together };
     let several = Match::Attr("ndev".into(), Compare::Gt, "1".into());
@@ -233,11 +234,11 @@ fn all_widened(calls: &[Call<'_>], wide: &[&Call<'_>], run: Together) -> Result<
     }
 }
 
-pub fn forward(calls: &[&Call<'_>]) -> Result<()> {
+fn forward(calls: &[&Call<'_>]) -> Result<()> {
     with_real!(calls[0].inputs[0].dtype(), T => forward_of::<T>(calls))
 }
 
-pub fn backward(calls: &[&Call<'_>]) -> Result<()> {
+fn backward(calls: &[&Call<'_>]) -> Result<()> {
     with_real!(calls[0].inputs[0].dtype(), T => backward_of::<T>(calls))
 }
 
