@@ -94,7 +94,9 @@ impl Devices {
         let count = count(driver)?;
         let slot = usize::try_from(id).ok().and_then(|at| self.slots.get(at));
         let Some(slot) = slot.filter(|_| id < count) else {
-            return Err(Error::value(format!("the number of CUDA devices is {count}")));
+            return Err(Error::value(format!(
+                "expected a number below {count}, the number of CUDA devices"
+            )));
         };
         if let Some(device) = slot.get() {
             return Ok(device);

@@ -6,19 +6,20 @@
 //! where a call does not meet them by itself, the kernel writes to a temporary, and the request (a
 //! sum, a copy, nothing) is completed after it.
 
+mod temporaries;
+
+use self::temporaries::{After, Temporaries};
 use super::on_device::{self, OnDevice, run_issuing};
 use crate::context::Context;
 use crate::cuda::{Device, Driver, Handle};
 use crate::dtype::DType;
 use crate::engine::{Mark, Var};
 use crate::error::{Error, Result};
-use crate::kernels::copy::{Buffer, add, copy};
 use crate::ndarray::Base;
 use crate::operator::{
     Around, Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq,
     OpState, OwnedCall, Within,
 };
-use crate::storage::{ALIGN, Block};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -111,18 +112,6 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
         Some(check) => check(attrs).map(|()| prepared),
         None => Ok(prepared),
     }
-}
-
-/// How one output is finished after the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum After {
-    Nothing,
-    /// The kernel wrote a temporary: add it.
-    Add,
-    /// The kernel wrote a temporary: copy it.
-    Copy,
-    /// The kernel wrote scratch: discard it.
-    Forget,
 }
 
 impl Prepared<'_> {
@@ -433,74 +422,6 @@ fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
     match chosen {
         Some((_, kind)) => op.name.replace("Custom", &kind.to_string()).into(),
         None => op.name.as_str().into(),
-    }
-}
-
-/// Memory in the place of some outputs for the time of one call.
-struct Temporaries {
-    views: Arc<[View]>,
-    #[expect(dead_code, reason = "owns what the views show")]
-    memory: Owner,
-    /// The device of the memory; `None` is the host.
-    device: Option<Arc<Device>>,
-}
-
-/// The owner of temporary memory.
-enum Owner {
-    Host(Buffer),
-    Device(Block),
-}
-
-impl Temporaries {
-    fn new(
-        plan: &[(OpReq, After)],
-        outputs: &[View],
-        device: Option<&Arc<Device>>,
-    ) -> Result<Self> {
-        let needs = |after: After| after != After::Nothing;
-        let aligned = |v: &View| v.size_bytes().next_multiple_of(ALIGN);
-        let total: usize =
-            plan.iter().zip(outputs).filter(|(p, _)| needs(p.1)).map(|(_, v)| aligned(v)).sum();
-        let mut memory = match device {
-            None => Owner::Host(Buffer::new(total)),
-            Some(device) => Owner::Device(device.memory().alloc(total)?),
-        };
-        let mut at = 0;
-        let views = plan
-            .iter()
-            .zip(outputs)
-            .map(|(p, output)| {
-                if !needs(p.1) {
-                    return output.clone();
-                }
-                let (shape, dtype) = (output.shape().clone(), output.dtype());
-                let view = match &mut memory {
-                    Owner::Host(buffer) => buffer.view(at, shape, dtype),
-                    // SAFETY: the block holds all temporaries, and lives as long as the views.
-                    Owner::Device(block) => unsafe {
-                        View::new(block.ptr().wrapping_add(at), shape, dtype)
-                    },
-                };
-                at += aligned(output);
-                view
-            })
-            .collect();
-        Ok(Temporaries { memory, views, device: device.cloned() })
-    }
-
-    /// Adds or copies the temporaries to the outputs that they stood for.
-    fn complete(&self, plan: &[(OpReq, After)], outputs: &[View]) -> Result<()> {
-        for ((p, temporary), output) in plan.iter().zip(&*self.views).zip(outputs) {
-            match (p.1, &self.device) {
-                (After::Nothing | After::Forget, _) => {}
-                (After::Add, None) => add(temporary, output),
-                (After::Copy, None) => copy(temporary, output),
-                (after, Some(device)) => {
-                    on_device::complete(device, temporary, output, after == After::Add)?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

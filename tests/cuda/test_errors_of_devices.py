@@ -11,7 +11,8 @@ from rsnet import nd
 def test_a_device_number_out_of_range():
     for make in (lambda c: nd.zeros((2,), ctx=c), lambda c: mx.random.uniform(shape=(2,), ctx=c)):
         with pytest.raises(
-            mx.MXNetError, match=r"gpu\(9\) is not available: the number of CUDA devices is 2"
+            mx.MXNetError,
+            match=r"gpu\(9\) is not available: expected a number below 2, the number of",
         ):
             make(mx.gpu(9))
     with pytest.raises(mx.MXNetError, match=r"gpu\(-1\) is not available"):

@@ -89,7 +89,7 @@ def f(x):
 # `Error::invalid` and `Error::argument` make always says it.
 OTHERS_OF_ROOMS = {
     "cuda": 2, "engine": 12, "executor": 12, "graph": 20, "image": 10, "kernels": 1,
-    "ndarray": 3, "operator": 10, "ops": 30, "plugin": 32, "py": 23, "shape": 3,
+    "ndarray": 3, "operator": 10, "ops": 23, "plugin": 32, "py": 23, "shape": 3,
 }  # fmt: skip
 MADE_IN_RUST = re.compile(
     r"(?:Error::(?:value|type_|index|key|parameter|io|execution|not_implemented)"

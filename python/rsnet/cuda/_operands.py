@@ -31,8 +31,8 @@ def _import(operator: str) -> Any:
         import cupy
     except ImportError as error:
         raise ImportError(
-            f"operator '{operator}' takes arrays of CuPy (views='cupy') on a device: "
-            f"pip install rsnet[cuda13] (or rsnet[cuda12]): {error}"
+            f"operator '{operator}' takes arrays of CuPy (views='cupy') on a device, expected it "
+            f"to be installed: pip install rsnet[cuda13] (or rsnet[cuda12]): {error}"
         ) from error
     return cupy
 

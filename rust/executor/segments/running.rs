@@ -1,0 +1,253 @@
+//! Running the steps of a segment.
+
+use super::{PassInfo, Program};
+use crate::cuda::Device;
+use crate::engine::OnComplete;
+use crate::error::Result;
+use crate::executor::chain::{Chain, Link};
+use crate::executor::on_device::complete;
+use crate::executor::replay::Run;
+use crate::executor::run::{PendingCallback, Running};
+use crate::executor::step::Step;
+use crate::executor::transfer::copy_between;
+use crate::kernels::copy::copy;
+use crate::ndarray::NDArray;
+use crate::operator::{Done, OpContext, OpReq, OwnedCall};
+use crate::profiler::{Span, mode};
+use crate::tensor::View;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Program {
+    fn context(&self, at: usize, run: &PassInfo, stream: Option<usize>) -> OpContext {
+        OpContext {
+            is_train: run.is_train,
+            need_grad: run.need_grad,
+            device: self.steps[at].device,
+            stream,
+            random: run.keys.get(at).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Runs steps of which some are recorded, or may be: in a pass over the program's own operands
+    /// that nobody watches.
+    pub(super) fn run_recorded(
+        &self,
+        runs: &[Run],
+        run: &PassInfo,
+        stream: Option<usize>,
+    ) -> Result<()> {
+        let is_seen = self.is_seen();
+        let is_fixed = run.places.is_empty() && !is_seen;
+        for Run { steps, replay } in runs {
+            if let Some(replay) = replay.as_ref().filter(|_| is_fixed) {
+                let mut recorded =
+                    steps.iter().map(|&i| (&self.steps[i], self.context(i, run, stream)));
+                let first = &self.steps[steps[0]];
+                let issued = replay.issue(run.is_train, &mut recorded);
+                if issued.map_err(|e| self.place(first, e))? {
+                    self.end_run(steps, replay.device()).map_err(|e| self.place(first, e))?;
+                    continue;
+                }
+            }
+            self.run_singly(steps.iter().copied(), run, stream, is_seen)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Program::end_step`], for steps that were issued as a whole.
+    fn end_run(&self, steps: &[usize], device: &Arc<Device>) -> Result<()> {
+        let ticket = device.mark(Some((self.plan.clone(), self.steps[steps[0]].node)))?;
+        let arenas = self.memory.arenas.iter().filter(|a| a.device == device.context());
+        let written = steps.iter().flat_map(|&i| self.steps[i].writes.iter().map(|(a, _)| a));
+        written.chain(arenas.map(|arena| &arena.array)).for_each(|a| a.note_write(ticket));
+        Ok(())
+    }
+
+    pub(super) fn run_native(
+        &self,
+        steps: &[Range<usize>],
+        run: &PassInfo,
+        stream: Option<usize>,
+    ) -> Result<()> {
+        let is_seen = self.is_seen();
+        for part in steps.iter().flat_map(|range| self.parts(range.clone())) {
+            let is_chain = part.len() > 1 && !is_seen;
+            if !is_chain || !self.run_chain(part.clone(), run, stream)? {
+                self.run_singly(part, run, stream, is_seen)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asked once a segment: a run that has begun is seen by the profiler whole or not at all.
+    fn is_seen(&self) -> bool {
+        self.base.profiler.is_on(mode::SYMBOLIC)
+    }
+
+    #[inline]
+    fn run_singly(
+        &self,
+        steps: impl IntoIterator<Item = usize>,
+        run: &PassInfo,
+        stream: Option<usize>,
+        is_seen: bool,
+    ) -> Result<()> {
+        let is_plain = run.places.is_empty();
+        for i in steps {
+            let step = &self.steps[i];
+            let ctx = self.context(i, run, stream);
+            let _span = if is_seen { self.span(step) } else { None };
+            match is_plain {
+                true => self.run_step(step, &ctx, &step.inputs, &step.outputs),
+                false => self.run_in_places(step, &ctx, run),
+            }
+            .map_err(|e| self.place(step, e))?;
+        }
+        Ok(())
+    }
+
+    /// Runs these steps as one chain; returns false, and nothing was done, if their operands do not
+    /// allow it.
+    #[inline(never)]
+    fn run_chain(
+        &self,
+        steps: Range<usize>,
+        run: &PassInfo,
+        stream: Option<usize>,
+    ) -> Result<bool> {
+        let replaced: SmallVec<[_; 4]> =
+            self.steps[steps.clone()].iter().map(|s| run.places.views(s)).collect::<Result<_>>()?;
+        let links: SmallVec<[Link<'_>; 4]> = steps
+            .zip(&replaced)
+            .map(|(i, views)| {
+                let (step, ctx) = (&self.steps[i], self.context(i, run, stream));
+                let (inputs, outputs) = match views {
+                    None => (&*step.inputs, &*step.outputs),
+                    Some(views) => views.split_at(step.inputs.len()),
+                };
+                Link { step, ctx, inputs, outputs }
+            })
+            .collect();
+        let chain = Chain(&links);
+        if !chain.is_sound() {
+            return Ok(false);
+        }
+        chain.run().map(|()| true).map_err(|(step, e)| self.place(step, e))
+    }
+
+    /// Runs a step on operands of which some are replaced. By itself, because the room for their
+    /// views would cost every step of every run.
+    #[inline(never)]
+    fn run_in_places(&self, step: &Step, ctx: &OpContext, run: &PassInfo) -> Result<()> {
+        match run.places.views(step)? {
+            None => self.run_step(step, ctx, &step.inputs, &step.outputs),
+            Some(views) => {
+                let (inputs, outputs) = views.split_at(step.inputs.len());
+                self.run_step(step, ctx, inputs, outputs)
+            }
+        }
+    }
+
+    #[inline]
+    fn run_step(
+        &self,
+        step: &Step,
+        ctx: &OpContext,
+        inputs: &[View],
+        outputs: &[View],
+    ) -> Result<()> {
+        for (state, own) in &step.spared {
+            match own.device()? {
+                None => copy(state, &own.view()?),
+                Some(device) => complete(device, state, &own.view()?, false)?,
+            }
+        }
+        let state = step.state.as_ref();
+        match (&step.direct, &step.crossing) {
+            (Some(asked), _) => step.prepared.run_direct(ctx, state, inputs, asked, outputs),
+            (None, Some((source, target))) => {
+                copy_between(source, target, step.req[0] == OpReq::Add)
+            }
+            (None, None) => step.prepared.run_native(ctx, state, inputs, &step.req, outputs),
+        }
+        .and_then(|()| self.end_step(step))
+    }
+
+    /// Marks the work that a step has issued on its device, if it has, and notes that on what it
+    /// writes.
+    fn end_step(&self, step: &Step) -> Result<()> {
+        let Some(device) = step.computes_on() else { return Ok(()) };
+        let ticket = device.mark(Some((self.plan.clone(), step.node)))?;
+        let arenas = self.memory.arenas.iter().filter(|arena| arena.device == step.device);
+        let written = step.writes.iter().map(|(array, _)| array);
+        written.chain(arenas.map(|arena| &arena.array)).for_each(|a| a.note_write(ticket));
+        Ok(())
+    }
+
+    /// The span of a step, under the name of its operator and with that of its node.
+    #[cold]
+    fn span<'a>(&'a self, step: &'a Step) -> Option<Span<'a>> {
+        let node = &self.plan.graph.nodes[step.node as usize];
+        self.base.profiler.operator(mode::SYMBOLIC, node.op_name(), &node.name, step.device)
+    }
+
+    pub(super) fn start_callback(
+        self: &Arc<Self>,
+        at: usize,
+        has_peers: bool,
+        run: &PassInfo,
+        stream: Option<usize>,
+        done: OnComplete,
+    ) {
+        let step = &self.steps[at];
+        let ctx = self.context(at, run, stream);
+        let program = self.clone();
+        let within = Box::new(Running {
+            mark: done.mark(),
+            base: self.base.clone(),
+            mode: mode::SYMBOLIC,
+            op: Arc::clone(&step.prepared.op),
+            attrs: Arc::clone(&step.prepared.attrs),
+            node: self.plan.graph.nodes[step.node as usize].name.as_str().into(),
+            device: step.device,
+            has_peers,
+        });
+        let named: Done = Box::new(move |result| {
+            let step = &program.steps[at];
+            let result = result.and_then(|()| program.end_step(step));
+            done.complete(result.map_err(|e| program.place(step, e)));
+        });
+        let (inputs, outputs) = match run.places.views(step) {
+            Ok(None) => (step.inputs.clone(), step.outputs.clone()),
+            Ok(Some(views)) => {
+                let (inputs, outputs) = views.split_at(step.inputs.len());
+                (inputs.into(), outputs.into())
+            }
+            Err(error) => return named(Err(error)),
+        };
+        // Not the program: it has the operator's state, which may keep an operand and so would keep
+        // itself.
+        let keep: Arc<dyn std::any::Any + Send + Sync> = match step.spared.as_slice() {
+            [] if run.places.is_empty() => self.memory.clone(),
+            spared => {
+                let own: Vec<NDArray> = spared.iter().map(|(_, own)| own.clone()).collect();
+                Arc::new((self.memory.clone(), own, run.places.clone()))
+            }
+        };
+        let prepared = &step.prepared;
+        let call = OwnedCall {
+            attrs: Arc::clone(&prepared.attrs),
+            ctx,
+            state: step.state.clone(),
+            inputs,
+            mutated: prepared.mutated.clone(),
+            req: step.req.as_slice().into(),
+            outputs,
+            keep,
+            within,
+        };
+        prepared.start_callback(PendingCallback { call, direct: step.direct.clone(), done: named });
+    }
+}
