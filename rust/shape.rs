@@ -117,7 +117,9 @@ impl Shape {
         }
         match (zero, n) {
             (zero, Some(n)) if n <= isize::MAX as usize / 8 => Ok(if zero { 0 } else { n }),
-            _ => Err(Error::value(format!("shape {self} has too many elements"))),
+            _ => Err(Error::value(format!(
+                "shape {self} has too many elements: expected less than 2^60"
+            ))),
         }
     }
 
@@ -133,7 +135,11 @@ impl Shape {
         if (0..n).contains(&at) {
             Ok(at as usize)
         } else {
-            Err(Error::value(format!("axis {axis} is out of range for a shape of {n} axes {self}")))
+            Err(Error::value(format!(
+                "axis {axis} is out of range for shape {self}: expected {} to {}",
+                -n,
+                n - 1
+            )))
         }
     }
 

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def processor():
-    """The name of the processor, as far as the system tells."""
+    """The name of the processor, as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

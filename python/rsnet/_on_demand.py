@@ -68,7 +68,7 @@ def _watch_forks() -> None:
     # Both register handlers of forks in pairs, and are imported now for two reasons. Python takes
     # the list of those to run before a fork when it begins, and the list of those to run after it
     # when it ends: if these modules were imported while a fork waits for an import on demand, half
-    # of a pair would run, and release a lock that nobody holds. And what is registered later runs
+    # of a pair would run, and release a lock that is not held. And what is registered later runs
     # earlier before a fork: so the wait for imports ends before the locks of these modules are
     # taken, which others want while they are imported.
     import concurrent.futures.thread  # noqa: F401

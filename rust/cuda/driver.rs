@@ -100,9 +100,9 @@ impl Driver {
         let failed = |what: &str, e: Error| unavailable(format!("{what}: {}", e.message()));
         let mut version = 0;
         // SAFETY: the argument is a place for the answer; this may be called before `cuInit`.
-        let told = unsafe { (driver.driver_get_version)(&mut version) };
+        let status = unsafe { (driver.driver_get_version)(&mut version) };
         driver
-            .check("cuDriverGetVersion", told)
+            .check("cuDriverGetVersion", status)
             .map_err(|e| failed("the CUDA driver does not say its version", e))?;
         if version < OLDEST_VERSION {
             let shown = |v: c_int| format!("{}.{}", v / 1000, v % 1000 / 10);

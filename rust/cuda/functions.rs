@@ -131,7 +131,7 @@ impl Functions {
     }
 
     /// The functions of `key`; `wanted` says (source, text, function) of those that are loaded if
-    /// this is the first call for them. Whoever the key names must stay at its address.
+    /// this is the first call for them. What the key names must stay at its address.
     #[inline]
     pub fn get<'a>(
         &self,

@@ -1,14 +1,14 @@
 //! A stream: work that a device does in the order in which it was issued, and what is known of how
 //! far it has come.
 //!
-//! Whoever has issued work *marks* the stream: the mark gets the next number, its *ticket*, and an
-//! event of the driver behind all work so far. So a ticket stands for everything that was issued
-//! before its mark, and tickets are reached in order. Another stream can be made to wait for a
+//! A thread that has issued work *marks* the stream: the mark gets the next number, its *ticket*,
+//! and an event of the driver behind all work so far. So a ticket stands for everything that was
+//! issued before its mark, and tickets are reached in order. Another stream can be made to wait for a
 //! ticket on the device; a thread can wait for it; a function can be called when it is reached.
 //!
-//! Marks are taken off in order, by whoever finds the first one reached: the next mark, a thread
-//! that waits for a moment, or the stream's own thread, which sleeps in the driver until a ticket
-//! is reached that somebody wants. That thread does not exist before it is needed.
+//! Marks are taken off in order, by the thread that finds the first one reached: at the next mark,
+//! in a wait of a moment, or on the stream's own thread, which sleeps in the driver until a ticket
+//! is reached that has a waiter. That thread does not exist before it is needed.
 //!
 //! A fault of the device is seen when a mark is taken off. It belongs to the whole device and is
 //! never healed: the first mark that was not reached says what failed, and from then on nothing is
@@ -74,9 +74,9 @@ struct State {
     /// Events that no mark uses.
     spare: Vec<Shared>,
     then: Vec<(Ticket, Then)>,
-    /// The last ticket that somebody waits for.
+    /// The last ticket that has a waiter.
     wanted: Ticket,
-    /// Threads that wait at `reached`. Whoever takes marks off wakes nobody if there is none: a
+    /// Threads that wait at `reached`. Taking marks off wakes none if there is none: a
     /// wake-up is a call of the system, and costs more than all the rest of a launch.
     waiters: usize,
     /// Does the stream's thread wait at `work`?
@@ -159,8 +159,8 @@ impl Stream {
     /// given back when the mark is reached.
     pub fn mark(&self, from: From, keep: Option<Block>) -> Result<Ticket> {
         let mut state = self.state.lock();
-        // Counted before it is recorded: whoever reads the next number after it has issued work
-        // gets that of a mark which is recorded behind the work.
+        // Counted before it is recorded: a thread that reads the next number after it has issued
+        // work gets that of a mark which is recorded behind the work.
         let ticket = self.next();
         self.issued.store(ticket, Ordering::SeqCst);
         match self.record_on(&mut state, self.handle.0) {
@@ -170,7 +170,7 @@ impl Stream {
                 Ok(ticket)
             }
             Err(error) => {
-                // Nobody could wait for the work: it is done now, before `keep` is given back.
+                // No thread could wait for the work: it is done now, before `keep` is given back.
                 // SAFETY: in a context.
                 let status = unsafe { (self.driver().ctx_synchronize)() };
                 let mut taken = Taken::new();
@@ -215,7 +215,7 @@ impl Stream {
         other.lead(self.handle.0, ticket)
     }
 
-    /// Lets work that is issued on `follower` from now on, a stream of anybody, wait for `ticket`.
+    /// Lets work that is issued on `follower` from now on, any stream, wait for `ticket`.
     /// The context of `follower` is current.
     pub fn lead(&self, follower: Handle, ticket: Ticket) -> Result<()> {
         let state = self.state.lock();

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::engine::fork::HeldForFork;
 use crate::engine::hook::Hook;
 use crate::engine::operation::{Operation, Repeated, RepeatedAsync};
-use crate::engine::push::{CallSite, Push, Var};
+use crate::engine::push::{FindCallSite, Push, Var};
 use crate::engine::task::Task;
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ pub trait Engine: Send + Sync {
         operation: &Operation,
         ctx: Context,
         priority: i32,
-        call_site: Option<CallSite<'_>>,
+        call_site: Option<FindCallSite<'_>>,
     ) -> Result<()>;
     /// Deletes a prepared operation: runs already pushed still execute, further pushes are errors.
     /// Its memory is released after the last run.

@@ -75,7 +75,7 @@ pub use messages::deleted_variable;
 pub use naive::NaiveEngine;
 pub use operation::{Operation, Repeated, RepeatedAsync, segment};
 pub use priority::{Priority, PriorityQueue};
-pub use push::{CallSite, Prop, Push, RunContext, RunOn, Var};
+pub use push::{FindCallSite, Prop, Push, RunContext, RunOn, Var};
 pub use task::Task;
 pub use threaded::{BulkScope, ThreadedEngine, bulk, usable_cores};
 pub use token::{Mark, OnComplete};

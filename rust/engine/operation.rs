@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::engine::access::AccessSet;
 use crate::engine::push::Prop;
-use crate::engine::push::{CallSite, Push, RunContext, RunOn, Var};
+use crate::engine::push::{FindCallSite, Push, RunContext, RunOn, Var};
 use crate::engine::task::Task;
 use crate::engine::token::OnComplete;
 use crate::engine::validate::check_count;
@@ -81,7 +81,7 @@ impl Operation {
         &'a self,
         ctx: Context,
         priority: i32,
-        call_site: Option<CallSite<'a>>,
+        call_site: Option<FindCallSite<'a>>,
     ) -> Result<(Task, Push<'a>)> {
         self.check_live()?;
         let o = &*self.0;

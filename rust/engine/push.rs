@@ -100,11 +100,11 @@ pub struct Push<'a> {
     /// The operation's name in errors, hooks and reports.
     pub name: &'a str,
     /// Returns the line of the user's program that pushed the operation, for errors and reports.
-    pub call_site: Option<CallSite<'a>>,
+    pub call_site: Option<FindCallSite<'a>>,
 }
 
 /// Looks up the user's line. Called only if the operation is queued, outlives its push, or fails.
-pub type CallSite<'a> = &'a dyn Fn() -> Option<Arc<str>>;
+pub type FindCallSite<'a> = &'a dyn Fn() -> Option<Arc<str>>;
 
 impl<'a> Push<'a> {
     /// A normal push to `cpu(0)`. Set other fields as in `Push { priority: 1, ..Push::new(..) }`.

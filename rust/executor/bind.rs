@@ -260,7 +260,8 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
             None if *req != OpReq::Null => {
                 let name = &graph.nodes[node as usize].name;
                 return Err(Error::value(format!(
-                    "argument '{name}' has grad_req '{}' but no gradient array",
+                    "argument '{name}' has grad_req '{}' but no gradient array: expected \
+                     one, or 'null'",
                     req.name()
                 )));
             }

@@ -129,7 +129,9 @@ impl Executor {
         }
         let set = |state: &mut InstanceState| {
             if state.forwards == 0 {
-                return Err(Error::value("backward() needs a forward(is_train=True) before it"));
+                return Err(Error::value(
+                    "backward(): expected a forward(is_train=True) before it",
+                ));
             }
             self.set_head_grads(state, head_grads, places)
         };

@@ -17,10 +17,12 @@ impl Executor {
         inputs: &[(usize, NDArray)],
     ) -> Result<()> {
         for (index, value) in inputs {
-            let bound = state
-                .args
-                .get(*index)
-                .ok_or_else(|| Error::index(format!("argument {index} of {}", state.args.len())))?;
+            let bound = state.args.get(*index).ok_or_else(|| {
+                Error::index(format!(
+                    "invalid argument {index}: expected less than {}",
+                    state.args.len()
+                ))
+            })?;
             if value.shape() != bound.shape() {
                 let name = &self.plan.graph.nodes[self.plan.arguments[*index] as usize].name;
                 return Err(Error::argument(name, "shape", value.shape(), bound.shape()));

@@ -41,8 +41,8 @@ pub struct InstanceState {
     pub own: Vec<bool>,
     pub outputs: Vec<NDArray>,
     pub head_grads: Vec<Option<NDArray>>,
-    /// What stood in the places of its arrays in the last forward pass, if that may have to be told
-    /// from its errors.
+    /// What stood in the places of its arrays in the last forward pass, if errors of these arrays
+    /// may have to be kept apart from errors of its own.
     pub lent: Option<Arc<Places>>,
     pub states: Vec<Option<OpState>>,
     /// Laid out when first needed, and again when an array was replaced.

@@ -5,7 +5,7 @@ use super::on_device::Issued;
 use super::run::distinct;
 use crate::context::Context;
 use crate::cuda::{Function, Origin};
-use crate::engine::{CallSite, Push, Task, Var};
+use crate::engine::{FindCallSite, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::ndarray::{Base, NDArray};
 use crate::operator::Args;
@@ -85,7 +85,7 @@ impl Launch {
             let _span = base.profiler.operator(mode::IMPERATIVE, &self.name, "", ctx);
             self.issue(base, ctx).map_err(|e| e.in_operator(&self.name))
         });
-        let call_site: Option<CallSite<'_>> = Some(&call_site::current);
+        let call_site: Option<FindCallSite<'_>> = Some(&call_site::current);
         base.engine.push(task, Push { ctx, call_site, ..Push::new(&name, &reads, &writes) })
     }
 

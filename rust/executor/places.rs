@@ -1,6 +1,6 @@
 //! Arrays of one run in the places of those that an executor is bound to.
 //!
-//! A program lies over arrays that stay, which makes a run cheap. Whoever runs it may name other
+//! A program lies over arrays that stay, which makes a run cheap. Its caller may name other
 //! arrays of the same shape and dtype for one pass: the pass reads and writes these, without a copy
 //! into or out of the executor. An array that the backward pass reads as well cannot be replaced in
 //! the forward pass alone; [`ReadBack`] tells which those are.

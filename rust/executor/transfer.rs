@@ -4,7 +4,7 @@ use super::call_site;
 use super::inline::{self, Declined, Label};
 use super::on_device::with_host_views;
 use super::run::distinct;
-use crate::engine::{CallSite, OnComplete, Push, RunOn, Task, Var};
+use crate::engine::{FindCallSite, OnComplete, Push, RunOn, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, add, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
@@ -100,7 +100,8 @@ fn push_task(
     distinct(&mut reads, &mut writes);
     let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
     let overwrites = usize::from(overwrites);
-    let (ctx, call_site): (_, Option<CallSite<'_>>) = (target.context(), Some(&call_site::current));
+    let (ctx, call_site): (_, Option<FindCallSite<'_>>) =
+        (target.context(), Some(&call_site::current));
     let push = Push { ctx, overwrites, run_on, call_site, ..Push::new(name, &reads, &writes) };
     target.base().engine.push(task, push)
 }
@@ -136,7 +137,7 @@ pub fn push_fill(target: &NDArray, value: f64) -> Result<()> {
 pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
     if source.size() != target.size() {
         return Err(Error::value(format!(
-            "cannot copy an array of shape {} into one of shape {}",
+            "cannot copy an array of shape {} into one of shape {}: expected equal sizes",
             source.shape(),
             target.shape()
         )));

@@ -54,7 +54,10 @@ impl Symbol {
     /// Head `index`.
     pub fn at(&self, index: usize) -> Result<Symbol> {
         let head = self.outputs.get(index).ok_or_else(|| {
-            Error::index(format!("index {index} is out of range for {} outputs", self.len()))
+            Error::index(format!(
+                "invalid index {index}: expected less than {}, the number of outputs",
+                self.len()
+            ))
         })?;
         Ok(Symbol { outputs: vec![head.clone()] })
     }
@@ -98,9 +101,9 @@ impl Symbol {
     /// Sets an attribute of the node, for every symbol that shares it, and parses the parameters
     /// again; `name` renames the node.
     pub fn attr_set(&self, key: &str, value: &str) -> Result<()> {
-        let node = self
-            .sole_node()
-            .ok_or_else(|| Error::value("attributes cannot be set on a group of several nodes"))?;
+        let node = self.sole_node().ok_or_else(|| {
+            Error::value("attributes cannot be set on a group: expected a symbol of one node")
+        })?;
         if key == "name" {
             node.rename(value);
             return Ok(());

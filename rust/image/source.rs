@@ -76,7 +76,9 @@ impl RecordSource {
         self.records = self.records[begin..(begin + size).min(all)].to_vec();
         if self.records.is_empty() {
             let which = format!("part {part} of {parts} of '{}'", param.path_imgrec);
-            return Err(Error::value(format!("{which} has no records: the file has {all}")));
+            return Err(Error::value(format!(
+                "{which} has no records: expected at most {all} parts, one a record"
+            )));
         }
         Ok(())
     }

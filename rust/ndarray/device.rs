@@ -7,7 +7,7 @@
 //!
 //! * memory that no operation has seen yet may still be used by work for its former owner: the pool
 //!   keeps the ticket that covered that when the memory was given back;
-//! * from the first moment at which somebody takes the address, any work may use the memory, so a
+//! * from the first moment at which a caller takes the address, any work may use the memory, so a
 //!   copy *to* it comes after everything that was issued;
 //! * every operation that has issued work notes its ticket on what it writes, so a copy *from* the
 //!   memory, or a wait, comes after that.
@@ -21,7 +21,7 @@ use crate::tensor::View;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Set when somebody has taken the address of the memory.
+/// Set when a caller has taken the address of the memory.
 const EXPOSED: u64 = 1 << 63;
 
 /// Which work on the compute stream of its device uses a chunk's memory.
@@ -59,7 +59,7 @@ impl Uses {
     }
 }
 
-/// The largest copy to a device that goes through the compute stream, which then needs nobody to
+/// The largest copy to a device that goes through the compute stream, which then needs no thread to
 /// wait for it: longer ones run beside the work there.
 const MOST_SENT_BYTES: usize = 64 << 10;
 

@@ -9,7 +9,7 @@ pub enum Attempt {
     Ran,
     /// An array is in use or poisoned.
     Busy,
-    /// Nobody asked: an array has a variable, which only tiny work may hold.
+    /// The engine was not asked: an array has a variable, which only tiny work may hold.
     HasVariable,
 }
 

@@ -90,7 +90,7 @@ pub struct MatrixProduct {
     pub add: bool,
 }
 
-/// Memory of the device for as long as somebody has it.
+/// Memory of the device for as long as it has an owner.
 pub trait HeldMemory: Send + Sync {
     /// Its address.
     fn at(&self) -> *mut u8;

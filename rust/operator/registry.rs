@@ -86,7 +86,9 @@ impl Registry {
             inner.refuse_taken(def, |_| true)?;
             for name in std::iter::once(&def.name).chain(&def.aliases) {
                 if names.contains(&name) {
-                    return Err(Error::value(format!("two operators have the name '{name}'")));
+                    return Err(Error::value(format!(
+                        "two operators have the name '{name}': expected one"
+                    )));
                 }
                 names.push(name);
             }

@@ -91,7 +91,8 @@ unsafe fn status(ctx: *mut Ctx, f: impl FnOnce(&Frame<'_>) -> Result<()>) -> Sta
 /// `text` is null or ends with 0.
 unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
     // SAFETY: the caller's promise.
-    unsafe { abi::text(text) }.ok_or_else(|| Error::value(format!("{what} is null")))
+    unsafe { abi::text(text) }
+        .ok_or_else(|| Error::value(format!("{what} is null: expected a text")))
 }
 
 // In all functions below, pointers are as `plugin.h` says: that is their contract.
@@ -239,7 +240,9 @@ unsafe extern "C" fn add_name(ctx: *mut Ctx, side: i32, name: *const c_char, fla
             let mut scene = frame.scene();
             let names = &mut scene.said().names[side as usize];
             if names.len() >= MOST_ARRAYS as usize {
-                return Err(Error::value(format!("'names' listed more than {MOST_ARRAYS} arrays")));
+                return Err(Error::value(format!(
+                    "'names' listed too many arrays: expected at most {MOST_ARRAYS}"
+                )));
             }
             names.push((name, flags));
             Ok(())

@@ -83,7 +83,7 @@ impl Drop for Owned {
             None => drop(run()),
             Some(guard) => {
                 let mut guarded = Guarded { run: &mut run, text: None };
-                // An exception of a destructor has nobody to be reported to.
+                // An exception of a destructor has no caller to be reported to.
                 // SAFETY: as in `Library::run`.
                 unsafe { guard(run_guarded, (&raw mut guarded).cast(), say) };
             }

@@ -225,7 +225,7 @@ impl Opened {
     fn open(file: &Path, path: &Path) -> Result<Opened> {
         let name = CString::new(file.as_os_str().as_bytes())
             .map_err(|_| Error::io("the path has a zero byte"))?;
-        // SAFETY: the library's initialisers run, as whoever loads it wants.
+        // SAFETY: the library's initialisers run, as its loading asks.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             // SAFETY: the text belongs to the system, and lives until this thread's next call.

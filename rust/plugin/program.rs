@@ -41,7 +41,7 @@ pub fn dep(source: i32, number: i32, n_in: usize, n_out: usize) -> Result<Dep> {
     let at = |n: usize, what: &str| {
         let i = usize::try_from(number).ok().filter(|i| *i < n);
         i.ok_or_else(|| {
-            Error::index(format!("invalid {what} {number} of a gradient: there are {n}"))
+            Error::index(format!("invalid {what} {number} of a gradient: expected less than {n}"))
         })
     };
     Ok(match source {
@@ -89,7 +89,9 @@ impl Program {
 
     pub fn node(&mut self, op: String, name: String) -> Result<u64> {
         if self.nodes.len() >= MOST_NODES {
-            return Err(Error::value(format!("a gradient of more than {MOST_NODES} nodes")));
+            return Err(Error::value(format!(
+                "a gradient of too many nodes: expected at most {MOST_NODES}"
+            )));
         }
         self.nodes.push(Node { op, name, params: Vec::new(), inputs: Vec::new() });
         Ok(self.nodes.len() as u64)

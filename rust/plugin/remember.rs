@@ -23,7 +23,7 @@ struct Learnt {
     answer: Result<Accepted>,
 }
 
-/// The last answers, each asked for and kept under a lock that nobody waits for: a thread that
+/// The last answers, each asked for and kept under a lock that no thread waits for: a thread that
 /// finds it taken asks the library.
 #[derive(Default)]
 pub struct Remembered {

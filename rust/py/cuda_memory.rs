@@ -18,7 +18,7 @@ use std::sync::Arc;
 fn cuda_address(py: Python<'_>, array: &PyNDArray) -> PyResult<Option<(usize, usize)>> {
     let array = array.array();
     let found = py.detach(|| array.issued(&mut poll_signals)).py(py)?;
-    // Whoever has the address may write there: what the core does not see is no missing result.
+    // The owner of the address may write there: what the core does not see is no missing result.
     array.lend();
     Ok(found)
 }

@@ -128,7 +128,7 @@ pub fn device_of(ctx: Context) -> Option<&'static Arc<Device>> {
 }
 
 /// Ends the operation of a function: on a device, when that has done what the function issued.
-/// Nobody knows what it wrote, so nothing may follow before.
+/// What it wrote is unknown, so nothing may follow before.
 fn end(ctx: Context, token: OnComplete, result: crate::Result<()>) {
     match device_of(ctx) {
         None => token.complete(result),

@@ -172,7 +172,7 @@ fn num_threads() -> usize {
 /// >>> engine.set_num_threads(before)
 #[pyfunction]
 fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
-    let n = count("n", n, 1)?;
+    let n = count("number of threads", n, 1)?;
     py.detach(|| runtime().engine.set_num_threads(n)).py(py)
 }
 

@@ -139,7 +139,10 @@ impl PySymbol {
     fn output(&self, index: usize) -> PyResult<Self> {
         match self.symbol.outputs.get(index) {
             Some(_) => Ok(self.symbol.at(index).map_err(raise)?.into()),
-            None => Err(PyIndexError::new_err(format!("output {index}"))),
+            None => Err(PyIndexError::new_err(format!(
+                "invalid output {index}: expected less than {}",
+                self.symbol.len()
+            ))),
         }
     }
 

@@ -135,8 +135,8 @@ class Requested(list[Any]):
 def make(
     requests: list[tuple[str, int]], seed: int, stream: int, ctx: Any, keep: Callable[[Any], None]
 ) -> Requested:
-    """One resource per request, a kind and the bytes declared (0: none were); ``keep`` is told of
-    the arrays of temporary space.
+    """One resource per request, a kind and the bytes declared (0: none were); ``keep`` is called
+    with the arrays of temporary space.
     """
     return Requested(
         Random(seed, stream, ctx) if kind == "random" else TempSpace(declared, ctx, keep)

@@ -52,11 +52,11 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
         return cls(**kwargs)
     except TypeError as error:
         names = _argument_names(cls)
-        strangers = [key for key in kwargs if names is not None and key not in names]
-        if not strangers:
+        unknown = [key for key in kwargs if names is not None and key not in names]
+        if not unknown:
             raise
         raise TypeError(
-            f"optimizer '{name}': invalid argument '{strangers[0]}': expected one of "
+            f"optimizer '{name}': invalid argument '{unknown[0]}': expected one of "
             f"{', '.join(names or [])}"
         ) from error
 

@@ -10,7 +10,7 @@ use crate::engine::messages::{deleted_variable, stops_itself};
 use crate::engine::naive::current::{self, Deletion, Running, TokenResult};
 use crate::engine::naive::variables::VariableTable;
 use crate::engine::operation::{Function, Operation, Repeated, RepeatedAsync};
-use crate::engine::push::{CallSite, Prop, Push, RunContext, Var};
+use crate::engine::push::{FindCallSite, Prop, Push, RunContext, Var};
 use crate::engine::slow_path;
 use crate::engine::sync::{Guard, Lock};
 use crate::engine::task::Task;
@@ -395,7 +395,7 @@ impl Engine for NaiveEngine {
         operation: &Operation,
         ctx: Context,
         priority: i32,
-        call_site: Option<CallSite<'_>>,
+        call_site: Option<FindCallSite<'_>>,
     ) -> Result<()> {
         let (mut task, push) = operation.run(ctx, priority, call_site)?;
         self.check_alive(&push)?;

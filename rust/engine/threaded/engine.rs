@@ -8,7 +8,7 @@ use crate::engine::fork::HeldForFork;
 use crate::engine::hook::{self, Hook};
 use crate::engine::messages::stops_itself;
 use crate::engine::operation::{Function, Operation, Repeated, RepeatedAsync};
-use crate::engine::push::{CallSite, Push, Var};
+use crate::engine::push::{FindCallSite, Push, Var};
 use crate::engine::slow_path;
 use crate::engine::task::Task;
 use crate::engine::threaded::core::{Core, PushState};
@@ -158,7 +158,7 @@ impl Engine for ThreadedEngine {
         operation: &Operation,
         ctx: Context,
         priority: i32,
-        call_site: Option<CallSite<'_>>,
+        call_site: Option<FindCallSite<'_>>,
     ) -> Result<()> {
         let (mut task, push) = operation.run(ctx, priority, call_site)?;
         self.core.flush()?;

@@ -1,7 +1,7 @@
 //! Tasks that run on the thread that pushed them or made them ready, instead of a worker.
 
 use crate::engine::data::slot::TaskRef;
-use crate::engine::push::CallSite;
+use crate::engine::push::FindCallSite;
 use crate::engine::task::Task;
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current::StackFrame;
@@ -85,13 +85,23 @@ impl Core {
 
     /// Runs a ready task on this thread, and leaves [`Task::nothing`].
     #[inline]
-    pub fn run_inline(&self, task: TaskRef, function: &mut Task, call_site: Option<CallSite<'_>>) {
+    pub fn run_inline(
+        &self,
+        task: TaskRef,
+        function: &mut Task,
+        call_site: Option<FindCallSite<'_>>,
+    ) {
         let frame = StackFrame::new(self.id(), task, false);
         frame.enter(|| self.execute_inline(task, function, call_site));
     }
 
     #[inline]
-    fn execute_inline(&self, task: TaskRef, function: &mut Task, call_site: Option<CallSite<'_>>) {
+    fn execute_inline(
+        &self,
+        task: TaskRef,
+        function: &mut Task,
+        call_site: Option<FindCallSite<'_>>,
+    ) {
         let slot = task.slot();
         let epoch = self.epoch.load(Ordering::Relaxed);
         // SAFETY: the task is ready, so its body is written and read-only until it is completed.

@@ -31,7 +31,7 @@ impl Program {
     }
 
     /// Runs steps of which some are recorded, or may be: in a pass over the program's own operands
-    /// that nobody watches.
+    /// that no monitor watches.
     pub(super) fn run_recorded(
         &self,
         runs: &[Run],

@@ -101,7 +101,9 @@ impl Built {
             Some(Made::Gradients { name, of }) => (name.clone(), of.len()),
             None => return Err(Error::internal("a node was built before its inputs")),
         };
-        Err(Error::value(format!("{by} refers to output {index} of '{name}', which has {count}")))
+        Err(Error::value(format!(
+            "{by} refers to output {index} of '{name}': expected less than {count}, its outputs"
+        )))
     }
 }
 
@@ -206,7 +208,7 @@ fn outputs_used(raw: &[Raw], heads: &[(usize, u32)]) -> Vec<u32> {
 
 fn variable(raw: &Raw) -> Result<SymNode> {
     if !raw.inputs.is_empty() {
-        return Err(Error::value(format!("variable '{}' has inputs", raw.name)));
+        return Err(Error::value(format!("variable '{}' has inputs: expected none", raw.name)));
     }
     let node = SymNode::new(None, raw.name.clone(), empty_attrs());
     node.set_dict(Arc::new(raw.dict.clone()));

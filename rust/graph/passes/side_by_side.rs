@@ -1,9 +1,9 @@
 //! Memory that lets callbacks run side by side.
 //!
 //! Operators outside of the core may block, so one that does not need another's result should not
-//! wait for its memory either. Whoever takes over the bytes of a node has to wait for it, and with
-//! it for the callbacks that lead to it. What a node uses therefore keeps its bytes until every
-//! callback to come in the same pass needs those callbacks anyway.
+//! wait for its memory either. A node that takes over the bytes of another has to wait for it, and
+//! with it for the callbacks that lead to it. What a node uses therefore keeps its bytes until
+//! every callback to come in the same pass needs those callbacks anyway.
 
 use super::super::reach::Edges;
 use super::super::static_graph::Graph;

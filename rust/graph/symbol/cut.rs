@@ -45,7 +45,7 @@ impl Symbol {
         let nodes = symbols.iter().map(|s| s.single("A variable of a loop").map(|e| e.node));
         let nodes: Vec<Arc<SymNode>> = nodes.collect::<Result<_>>()?;
         if let Some(other) = nodes.iter().find(|node| !node.is_variable()) {
-            return Err(Error::value(format!("'{}' is not a variable", other.name())));
+            return Err(Error::value(format!("invalid '{}': expected a variable", other.name())));
         }
         let number = |v: &Arc<SymNode>| nodes.iter().position(|node| Arc::ptr_eq(node, v));
         Ok(self.all_variables().iter().map(number).collect())

@@ -28,7 +28,7 @@ pub(super) fn arrange_inputs(
             return Err(Error::unknown("argument", key, &names));
         };
         if given[at].is_some() {
-            return Err(Error::type_(format!("argument '{key}' is given twice")));
+            return Err(Error::type_(format!("argument '{key}' is given twice: expected once")));
         }
         given[at] = Some(symbol.single(&format!("Keyword Argument {key}"))?);
     }

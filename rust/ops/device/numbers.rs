@@ -120,7 +120,7 @@ fn take() -> Vec<Kernel> {
         let slices = Slices::of_take(call, a.shape(), indices)?;
         if slices.extent == 0 {
             return Err(crate::error::Error::index(format!(
-                "take from an axis of shape {}, which has no elements",
+                "take from an axis of shape {}: expected elements along it",
                 a.shape()
             )));
         }

@@ -179,7 +179,7 @@ impl Meeting {
     }
 }
 
-/// Ends calls that nobody came to meet; returns when none waits.
+/// Ends calls that no other call met; returns when none waits.
 fn watch(room: &Lock<Room>) {
     loop {
         let mut guard = room.lock();

@@ -285,7 +285,7 @@ fn broadcast_path(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, shape) = (&inputs[0], &attrs.get::<BroadcastParam>().shape);
     let Some(new) = shape.len().checked_sub(s.ndim()) else {
         return Err(Error::value(format!(
-            "cannot broadcast shape {s} to {}: it has more axes",
+            "cannot broadcast shape {s} to {}: expected at most as many axes",
             Numbers(shape)
         )));
     };

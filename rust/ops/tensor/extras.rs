@@ -206,7 +206,8 @@ fn cut(p: &SplitV2Param, shape: &Shape) -> Result<(usize, Vec<i64>)> {
         return match extent % n {
             0 => Ok((axis, vec![extent / n; n as usize])),
             _ => Err(Error::value(format!(
-                "axis {axis} of shape {shape} cannot be cut into {n} equal pieces"
+                "axis {axis} of shape {shape} cannot be cut into {n} equal pieces: expected a \
+                 divisor of {extent}"
             ))),
         };
     }
@@ -216,7 +217,7 @@ fn cut(p: &SplitV2Param, shape: &Shape) -> Result<(usize, Vec<i64>)> {
     let widths: Vec<i64> = starts.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
     if widths.iter().any(|&w| w < 0) || starts[0] != 0 {
         return Err(Error::value(format!(
-            "indices {:?} do not rise from 0 within axis {axis} of shape {shape}",
+            "invalid indices {:?}: expected them to rise from 0 within axis {axis} of shape {shape}",
             p.indices
         )));
     }
@@ -253,7 +254,8 @@ fn split_v2() -> Vec<OpDef> {
                     if p.squeeze_axis {
                         if width != 1 {
                             return Err(Error::value(format!(
-                                "cannot squeeze axis {axis} of a piece of shape {piece}"
+                                "cannot squeeze axis {axis} of a piece of shape {piece}: \
+                                 expected extent 1"
                             )));
                         }
                         piece.dims_mut().remove(axis);
@@ -340,7 +342,9 @@ fn like(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bo
             let at = |v: i32| if v < 0 { i64::from(v) + n } else { i64::from(v) };
             let (b, e) = (begin.map_or(0, at), end.map_or(n, at));
             if b < 0 || b > e || e > n {
-                return Err(Error::value(format!("axes {b} to {e} are no part of shape {s}")));
+                return Err(Error::value(format!(
+                    "invalid axes {b} to {e}: expected axes of shape {s}"
+                )));
             }
             Ok(b as usize..e as usize)
         };

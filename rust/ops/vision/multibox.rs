@@ -89,7 +89,8 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         [_, _, h, w] if *h >= 0 && *w >= 0 => h.checked_mul(*w).and_then(|c| c.checked_mul(n)),
         _ => Some(-1),
     };
-    let cells = cells.ok_or_else(|| Error::value("too many anchors"))?;
+    let cells =
+        cells.ok_or_else(|| Error::value("too many anchors: expected fewer than 2^63 elements"))?;
     assign_shape(&mut outputs[0], "output", &Shape::new(&[1, cells, 4]))?;
     Ok(inputs[0].is_known() && outputs[0].is_known())
 }

@@ -196,10 +196,10 @@ def convert_symbol(
         target_dtype, target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     )
     known = {node["name"] for node in json.loads(sym.tojson(remove_amp_cast=False))["nodes"]}
-    strangers = sorted(rules.excluded - known)
-    if strangers:
+    unknown = sorted(rules.excluded - known)
+    if unknown:
         raise ValueError(
-            f"invalid excluded_sym_names '{strangers[0]}': expected names of the symbol's nodes"
+            f"invalid excluded_sym_names '{unknown[0]}': expected names of the symbol's nodes"
         )
     converted = _converted(sym, rules)
     if cast_optional_params:

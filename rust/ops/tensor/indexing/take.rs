@@ -67,7 +67,7 @@ impl Taken {
         let (extent, n) = (data.dims()[axis], indices.size());
         if extent == 0 && n > 0 && outer * inner > 0 {
             return Err(Error::index(format!(
-                "take from axis {axis} of shape {data}, which has no elements"
+                "take from axis {axis} of shape {data}: expected elements along it"
             )));
         }
         let on_axis = |index: i64| match mode {

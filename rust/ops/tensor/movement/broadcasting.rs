@@ -37,7 +37,7 @@ pub(in crate::ops) fn repeat_to(s: &Shape, out: Dims) -> Result<Path> {
             if s.dims()[axis] != 1 {
                 let out = Shape::from(&out[..]);
                 return Err(Error::value(format!(
-                    "cannot broadcast shape {s} to {out}: axis {axis} is not of extent 1"
+                    "cannot broadcast shape {s} to {out}: expected extent 1 of axis {axis}"
                 )));
             }
             *stride = 0;
@@ -52,7 +52,7 @@ fn broadcast_to(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     if shape.len() != s.ndim() {
         let shape = Numbers(shape);
         return Err(Error::value(format!(
-            "cannot broadcast shape {s} to {shape}: another number of axes"
+            "cannot broadcast shape {s} to {shape}: expected as many axes"
         )));
     }
     repeat_to(s, shape.iter().zip(s.dims()).map(|(&t, &d)| if t == 0 { d } else { t }).collect())
@@ -85,7 +85,12 @@ fn broadcast_like(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
             }
         }
         (None, None) if s.ndim() == like.ndim() => out = Dims::from_slice(like.dims()),
-        _ => return Err(Error::value(format!("cannot broadcast shape {s} like shape {like}"))),
+        _ => {
+            return Err(Error::value(format!(
+                "cannot broadcast shape {s} like shape {like}: expected as many axes, or both \
+                 lhs_axes and rhs_axes"
+            )));
+        }
     }
     repeat_to(s, out)
 }

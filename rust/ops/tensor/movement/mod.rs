@@ -172,7 +172,9 @@ fn slice_like(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         let extent = like.dims().get(axis).copied().unwrap_or(-1);
         if extent < 0 || extent > s.dims()[axis] {
             return Err(Error::value(format!(
-                "cannot slice axis {axis} of shape {s} like shape {like}"
+                "cannot slice axis {axis} of shape {s} like shape {like}: expected an extent of at \
+                 most {}",
+                s.dims()[axis]
             )));
         }
         out[axis] = extent;

@@ -83,7 +83,7 @@ pub fn region_ranges(p: &SliceParam, shape: &Shape) -> Result<Vec<(i64, i64, i64
     if p.begin.len() != p.end.len() || p.begin.len() > shape.ndim() || p.step.len() > p.begin.len()
     {
         return Err(Error::value(format!(
-            "begin, end and step name {}, {} and {} axes of an array of {}",
+            "begin, end and step name {}, {} and {} axes: expected equal numbers of at most {}",
             p.begin.len(),
             p.end.len(),
             p.step.len(),
