@@ -3,8 +3,8 @@
 //!
 //! A thread that has issued work *marks* the stream: the mark gets the next number, its *ticket*,
 //! and an event of the driver behind all work so far. So a ticket stands for everything that was
-//! issued before its mark, and tickets are reached in order. Another stream can be made to wait for a
-//! ticket on the device; a thread can wait for it; a function can be called when it is reached.
+//! issued before its mark, and tickets are reached in order. Another stream can be made to wait for
+//! a ticket on the device; a thread can wait for it; a function can be called when it is reached.
 //!
 //! Marks are taken off in order, by the thread that finds the first one reached: at the next mark,
 //! in a wait of a moment, or on the stream's own thread, which sleeps in the driver until a ticket

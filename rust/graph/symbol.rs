@@ -53,8 +53,8 @@ pub struct SymEntry {
     pub index: u32,
 }
 
-/// Values by node. A walk asks for one at every edge, and addresses that collide cannot be chosen by
-/// a user: a multiplication is hash enough.
+/// Values by node. A walk asks for one at every edge, and a user cannot choose addresses that
+/// collide: a multiplication is hash enough.
 pub type NodeMap<V> = FxHashMap<*const SymNode, V>;
 pub type NodeSet = FxHashSet<*const SymNode>;
 

@@ -85,9 +85,9 @@ def f(x):
     assert sorted(raised(source)) == [(4, "{} is wrong"), (6, "too long {}")]
 
 
-# Texts of the core that do not say what was expected, the most in each room: states in which a call
-# is impossible, refusals of the system, and sentences of MXNet, NumPy and Python that programs match.
-# What `Error::invalid` and `Error::argument` make always says it.
+# Texts of the core that do not say what was expected, the most in each room: states in which a
+# call is impossible, refusals of the system, and sentences of MXNet, NumPy and Python that
+# programs match. What `Error::invalid` and `Error::argument` make always says it.
 OTHERS_OF_ROOMS = {
     "cuda": 2, "engine": 12, "executor": 8, "graph": 14, "image": 9, "kernels": 1,
     "ndarray": 3, "operator": 9, "ops": 10, "plugin": 28, "py": 22, "shape": 1,
