@@ -31,7 +31,9 @@ def test_any_number_of_inputs(parser):
 
 def test_any_number_of_inputs_needs_a_count():
     computed("t_doors_uncounted").set_num_inputs(op.kVarg)
-    with pytest.raises(MXNetError, match="expected the name of the parameter .* by set_key_var_num_args"):
+    with pytest.raises(
+        MXNetError, match="expected the name of the parameter .* by set_key_var_num_args"
+    ):
         nd.t_doors_uncounted(nd.ones((1,)))
 
 
