@@ -25,7 +25,8 @@ def test_bad_arguments():
 @pytest.mark.parametrize("n", [0, -1, -(2**62)])
 def test_numbers_of_threads_are_checked(n):
     before = engine.num_threads()
-    with pytest.raises(ValueError, match=f"invalid n {n}: expected a number of at least 1"):
+    match = f"invalid number of threads {n}: expected a number of at least 1"
+    with pytest.raises(ValueError, match=match):
         engine.set_num_threads(n)
     assert engine.num_threads() == before
     if n:

@@ -102,7 +102,8 @@ impl Built {
             None => return Err(Error::internal("a node was built before its inputs")),
         };
         Err(Error::value(format!(
-            "{by} refers to output {index} of '{name}': expected less than {count}, its outputs"
+            "{by} refers to output {index} of '{name}': expected less than {count}, its number of \
+             outputs"
         )))
     }
 }

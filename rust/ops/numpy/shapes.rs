@@ -285,8 +285,9 @@ fn broadcast_path(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, shape) = (&inputs[0], &attrs.get::<BroadcastParam>().shape);
     let Some(new) = shape.len().checked_sub(s.ndim()) else {
         return Err(Error::value(format!(
-            "cannot broadcast shape {s} to {}: expected at most as many axes",
-            Numbers(shape)
+            "cannot broadcast shape {s} to {}: expected at most {} axes",
+            Numbers(shape),
+            shape.len()
         )));
     };
     let padded: Shape = std::iter::repeat_n(1, new).chain(s.dims().iter().copied()).collect();
