@@ -46,12 +46,13 @@ def train(net, images, labels, epochs):
     init = mx.init.Xavier(magnitude=2.5)
     for name in names:
         init(mx.init.InitDesc(name), exe.arg_dict[name])
+    rate = 0.06
     sgd = mx.optimizer.SGD(
-        learning_rate=0.06,
+        learning_rate=rate,
         momentum=0.9,
         wd=1e-4,
         rescale_grad=1 / BATCH,
-        lr_scheduler=mx.lr_scheduler.CosineScheduler(epochs * steps, final_lr=1e-3),
+        lr_scheduler=mx.lr_scheduler.CosineScheduler(epochs * steps, base_lr=rate, final_lr=1e-3),
         param_idx2name=dict(enumerate(names)),
     )
     updater = mx.optimizer.get_updater(sgd)

@@ -42,7 +42,7 @@ from .symbol.register import create as _create_symbol
 
 
 def _make_resources(*arguments: _Any) -> _Any:
-    """As `_operators.operands.make`, which whoever declared a request of an operator has loaded."""
+    """As `_operators.operands.make`, which is loaded as soon as an operator declares a request."""
     from ._operators.operands import make
 
     return make(*arguments)

@@ -1,7 +1,7 @@
 """A pool of threads for work ahead: it ends with the program, whatever the threads are doing.
 
 At its end Python waits for the threads of `concurrent.futures`, and for all calls that they have
-been given; a batch that nobody will take is not worth that. A forked process gets threads of its
+been given; a batch that is never taken is not worth that. A forked process gets threads of its
 own with the first call.
 """
 

@@ -1,4 +1,6 @@
-"""What ARCHITECTURE.md says of the Rust rooms is so: what they import, and where unsafe code is."""
+"""What ARCHITECTURE.md says is so: what the Rust rooms import, where unsafe code is, and which
+files there are.
+"""
 
 import re
 from collections import defaultdict
@@ -45,3 +47,28 @@ def test_unsafe_code_is_where_the_list_says():
     unsafe = {name for name, code in sources() if re.search(r"\bunsafe\b", code)}
     assert [name for name in unsafe if not name.startswith(tuple(places))] == []
     assert [place for place in places if not any(name.startswith(place) for name in unsafe)] == []
+
+
+def braced(text):
+    """Paths of a text: `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for path in re.findall(r"`([^`]+)`", text):
+        head, brace, rest = path.partition("{")
+        inner, _, tail = rest.partition("}")
+        yield from (head + one + tail for one in inner.split(",")) if brace else (path,)
+
+
+def test_files_of_the_executor_and_of_the_engine_are_all_described():
+    engine = (ROOT / "rust" / "engine" / "README.md").read_text()
+    for place, text in (("executor", TEXT), ("engine", engine)):
+        described = set(braced(text))
+        of_place = (name for name, _ in sources() if name.startswith(f"{place}/"))
+        missing = {name.removeprefix(f"{place}/") for name in of_place} - described
+        assert {name for name in missing if not name.endswith("mod.rs")} == set()
+
+
+def test_modules_of_the_package_are_all_described():
+    named = {path.removesuffix(".py").rstrip("/") for path in braced(TEXT)}
+    package = ROOT / "python" / "rsnet"
+    found = {path.stem for path in package.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert found - named - {"__init__", "__pycache__"} == set()

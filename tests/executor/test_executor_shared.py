@@ -118,7 +118,7 @@ def test_arrays_of_an_executor_that_was_resized_or_freed():
     again = net.bind(mx.cpu(), mixed, small.grad_arrays, shared_exec=big)
     grown = small.reshape(allow_up_sizing=True, data=(16, 3))
     assert grown.forward()[0].shape == (16, 4)
-    # What is freed is kept as long as somebody uses it.
+    # What is freed is kept as long as it is used.
     dead = weakref.ref(big)
     del big, old_args, old_grads, mixed
     gc.collect()

@@ -103,7 +103,7 @@ def meets(y, key):
     return mx.sym.Custom(y, op_type="meets_side_by_side", key=key)
 
 
-#: By tower, the meeting of every operator; "" is for one that meets nobody.
+#: By tower, the meeting of every operator; "" is for one that meets no other.
 MEETINGS = {
     "in step": (["a", "b"], ["a", "b"]),
     "first and last": (["a", ""], ["", "a"]),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import rsnet as mx
 from rsnet.io.files import read_idx
 
-# The folder is that of the test; every example writes its file anew.
+# The folder is that of the test; every example writes its own file.
 settings_of_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 CELLS = st.one_of(

@@ -84,7 +84,7 @@ class PrefetchingIter(BatchesOfOthers):
         self._upcoming = [_Upcoming(source, self._threads) for source in self._sources]
 
     def _adopt(self) -> None:
-        """In a forked process, which has the iterators without their threads: makes anew what the
+        """In a forked process, which has the iterators without their threads: makes again what the
         threads had not made.
         """
         if self._owner == os.getpid():

@@ -133,7 +133,7 @@ class Launch {
     }
   }
 
-  // Lets those go on that wait for nobody any more; false if none can.
+  // Resumes the threads that no longer wait for others; false if there are none.
   bool release() {
     size_t n = threads.size(), live = 0, waiting = 0;
     bool moved = false;

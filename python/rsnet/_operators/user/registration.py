@@ -115,27 +115,7 @@ def define(
     if sbp is not None:
         d.inference = CheckedInference(d, sbp, d.inference)
     d.registered = _registered or name
-    names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
-    for n in names:
-        if names.count(n) > 1 or n == "tmp_buffer":
-            raise fail(name, f"invalid name '{n}': expected every name once, and not tmp_buffer")
-    for arg in d.inputs:
-        if d.variable and arg.name in ("num_args", "arg_counts"):
-            raise fail(
-                name,
-                f"invalid name '{arg.name}' of an input: expected another, as it counts the arrays "
-                "of every input",
-            )
-    for key, declared in d.attrs.items():
-        argument_name(f"{name}: attrs", key)
-        if key in RESERVED:
-            raise fail(
-                name,
-                f"invalid name '{key}' of an attribute: expected another, as every call has a "
-                "keyword of this name",
-            )
-        if not isinstance(declared, Attr):
-            raise invalid(name, f"attribute '{key}'", declared, "an op.Attr")
+    _check_names(d)
     d.check_defaults()
     d.kernels = list(registry.waiting_kernels.get(name, ()))
     d.grad = registry.waiting_gradients.get(name)
@@ -144,6 +124,31 @@ def define(
     registry.waiting_kernels.pop(name, None)
     registry.waiting_gradients.pop(name, None)
     return d
+
+
+def _check_names(d: UserOpDefinition) -> None:
+    """Refuses names that occur twice, or that every call has for other things."""
+    names = [d.name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
+    for n in names:
+        if names.count(n) > 1 or n == "tmp_buffer":
+            raise fail(d.name, f"invalid name '{n}': expected every name once, and not tmp_buffer")
+    for arg in d.inputs:
+        if d.variable and arg.name in ("num_args", "arg_counts"):
+            raise fail(
+                d.name,
+                f"invalid name '{arg.name}' of an input: expected another, as it counts the arrays "
+                "of every input",
+            )
+    for key, declared in d.attrs.items():
+        argument_name(f"{d.name}: attrs", key)
+        if key in RESERVED:
+            raise fail(
+                d.name,
+                f"invalid name '{key}' of an attribute: expected another, as every call has a "
+                "keyword of this name",
+            )
+        if not isinstance(declared, Attr):
+            raise invalid(d.name, f"attribute '{key}'", declared, "an op.Attr")
 
 
 def kernel(

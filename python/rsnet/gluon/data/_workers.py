@@ -237,7 +237,7 @@ class Workers:
     @contextlib.contextmanager
     def _whole_message(self) -> Iterator[None]:
         """Ends the workers where Ctrl-C, or what the handler of another signal raises, cuts a
-        message over a pipe in two: nothing can be told over that pipe any more.
+        message over a pipe in two: no message can be sent over that pipe any more.
         """
         try:
             yield

@@ -153,7 +153,7 @@ class ZoneoutCell(ModifierCell):
         output, following = self.base_cell(inputs, states)
 
         def kept(p: float, new: Any, old: Any) -> Any:
-            # Dropout leaves what is to be new.
+            # Dropout keeps the elements that take the new value.
             return F.where(F.Dropout(F.ones_like(new), p=p), new, old) if p else new
 
         before = self._prev_output

@@ -292,7 +292,7 @@ struct Parameter {
       other->attr.name = alias;
       other->attr.doc = "Another name of " + name + ".";
       other->attr.has_default = true;
-      // What stands for no value: of texts one that nobody passes, since "None" is a text.
+      // What stands for no value: of texts one that is never passed, since "None" is a text.
       bool is_text = field->attr.kind == RSNET_STR;
       other->attr.dflt = is_text ? "<" + name + ">" : "None";
       if (!is_text) other->attr.flags |= RSNET_MAY_BE_NONE;

@@ -159,7 +159,7 @@ class NnvmOp {
     grad.rule = Rule;
     return host->register_grad(registry, &grad);
   }
-  // One backward operator computes it, of which rsnet need not be told by nodes.
+  // One backward operator computes it, which rsnet need not see as nodes.
   template <bool in, bool out>
   bool IsStandard(rsnet_grad* grad) {
     const auto* f = Attr<nnvm::FGradient>("FGradient")->target<op::ElemwiseGrad<in, out>>();

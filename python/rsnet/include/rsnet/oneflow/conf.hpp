@@ -1,4 +1,4 @@
-// Operators as functions are told of them: UserOpDefWrapper, UserOpConfWrapper. See rsnet/oneflow.hpp.
+// Descriptions of operators that functions receive: UserOpDefWrapper, UserOpConfWrapper. See rsnet/oneflow.hpp.
 #ifndef RSNET_ONEFLOW_CONF_HPP
 #define RSNET_ONEFLOW_CONF_HPP
 
