@@ -175,6 +175,8 @@ def _label(node: dict[str, Any]) -> str:
 class Network:
     """A drawn network: notebooks show it, `save` writes it, `digraph()` is for graphviz.
 
+    What it does not have itself is looked up in `digraph()`: `format`, `node_attr`, `attr`.
+
     Attributes
     ----------
     title : str
@@ -193,6 +195,12 @@ class Network:
         self.title, self._format = title, save_format
         self.shapes, self.edges = shapes, edges
         self._node_attrs = node_attrs
+        self._digraph: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"Network has no attribute '{name}'")
+        return getattr(self.digraph(), name)
 
     def __repr__(self) -> str:
         return f"<Network {self.title!r}: {len(self.shapes)} nodes, {len(self.edges)} edges>"
@@ -209,14 +217,32 @@ class Network:
         with open(path, "w", encoding="utf-8") as out:
             out.write(self._repr_svg_())
 
+    @property
+    def format(self) -> str:
+        """The format of what `render` writes, such as 'pdf' or 'png'."""
+        return self._format
+
+    @format.setter
+    def format(self, value: str) -> None:
+        self._format = value
+        if self._digraph is not None:
+            self._digraph.format = value
+
     def digraph(self) -> Any:
         """The network as a `graphviz.Digraph`, laid out by the program `dot`.
+
+        It is made once, so that changes to it show in `render`, `view` and `source`.
 
         Raises
         ------
         ImportError
             The package graphviz is not installed.
         """
+        if self._digraph is None:
+            self._digraph = self._to_digraph()
+        return self._digraph
+
+    def _to_digraph(self) -> Any:
         try:
             from graphviz import Digraph
         except ImportError as error:
@@ -232,9 +258,7 @@ class Network:
             own = {"shape": "oval"} if shape.is_variable else {}
             dot.node(name=shape.name, label=shape.label, fillcolor=shape.fill, **(style | own))
         for edge in self.edges:
-            attrs = {"dir": "back", "arrowtail": "open"}
-            if edge.label:
-                attrs["label"] = edge.label
+            attrs = {"dir": "back", "arrowtail": "open", "label": edge.label}
             source, target = self.shapes[edge.source].name, self.shapes[edge.target].name
             dot.edge(tail_name=target, head_name=source, **attrs)
         return dot

@@ -73,7 +73,7 @@ def drawn(monkeypatch):
 
     class Digraph:
         def __init__(self, name, format):
-            pass
+            self.format = format
 
         def node(self, name, **attrs):
             nodes[name] = attrs
@@ -106,6 +106,15 @@ def test_a_picture_says_what_matters_of_each_operator(drawn):
 def test_weights_are_drawn_when_asked_for(drawn):
     mx.viz.plot_network(small(), hide_weights=False).digraph()
     assert drawn[0]["c_weight"]["label"] == "c_weight"
+
+
+def test_what_programs_do_with_a_digraph_reaches_it(drawn):
+    picture = mx.viz.plot_network(small(), save_format="pdf")
+    assert picture.digraph() is picture.digraph() and picture.format == "pdf"
+    picture.format = "png"
+    picture.node("note", label="mine")
+    assert picture.digraph().format == "png" and drawn[0]["note"] == {"label": "mine"}
+    assert not hasattr(picture, "_repr_png_")
 
 
 def test_nodes_of_one_name_give_a_warning():

@@ -232,8 +232,9 @@ def damaged(tmp_path):
 
 def test_damaged_records_are_errors_that_name_file_and_offset(damaged):
     path, offsets = damaged
-    with pytest.raises(mx.MXNetError, match=rf"bad\.rec.*offset {offsets[6]}"):
+    with pytest.raises(mx.MXNetError, match=rf"bad\.rec.*offset {offsets[6]}") as caught:
         make(path)
+    assert "damaged='skip'" in caught.value.__notes__[0]
     os.truncate(path, offsets[6])
     it = make(path, 2)
     assert it.next().label[0].asnumpy().tolist() == [0, 1]

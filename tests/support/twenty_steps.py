@@ -1,4 +1,4 @@
-"""Trains a network for twenty steps by `Module`, and prints the loss of each as JSON.
+"""Trains a network for twenty steps by `Module.fit`, and prints the loss of each as JSON.
 
     python -m rsnet.as_mxnet tests/support/twenty_steps.py NETWORK
 
@@ -88,28 +88,40 @@ def weights(net, shapes, random):
     return found
 
 
-def losses(network):
-    """Cross-entropies of twenty steps of SGD with momentum."""
+def prepared(network):
+    """The network with its loss, shapes, first weights, and the batches of all steps."""
     net, shape = globals()[network]()
     net = mx.sym.SoftmaxOutput(net, name="softmax")
     random = np.random.RandomState(7)
     shapes = {"data": (ROWS, *shape), "softmax_label": (ROWS,)}
-    arg_params, aux_params = weights(net, shapes, random)
-    module = mx.mod.Module(net)
-    module.bind([("data", shapes["data"])], [("softmax_label", shapes["softmax_label"])])
-    module.init_params(arg_params=arg_params, aux_params=aux_params)
-    module.init_optimizer(
-        optimizer="sgd",
-        optimizer_params={"learning_rate": RATE.get(network, 0.05), "momentum": 0.9, "wd": 1e-4},
-    )
-    found = []
+    params = weights(net, shapes, random)
+    batches = []
     for _ in range(STEPS):
         x = random.normal(size=shapes["data"]).astype("float32")
-        y = random.randint(0, CLASSES, ROWS)
-        module.forward_backward(mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)]))
+        batches.append((x, random.randint(0, CLASSES, ROWS)))
+    return net, params, batches
+
+
+def losses(network):
+    """Cross-entropies of twenty steps of SGD with momentum by `Module.fit`."""
+    net, (arg_params, aux_params), batches = prepared(network)
+    x, y = (np.concatenate(parts) for parts in zip(*batches))
+    found = []
+
+    def note(param):
         chances = module.get_outputs()[0].asnumpy().astype("float64")
-        found.append(float(-np.log(chances[np.arange(ROWS), y]).mean()))
-        module.update()
+        labels = batches[param.nbatch][1]
+        found.append(float(-np.log(chances[np.arange(ROWS), labels]).mean()))
+
+    module = mx.mod.Module(net)
+    module.fit(
+        mx.io.NDArrayIter(x, y, ROWS),
+        num_epoch=1,
+        optimizer_params={"learning_rate": RATE.get(network, 0.05), "momentum": 0.9, "wd": 1e-4},
+        arg_params=arg_params,
+        aux_params=aux_params,
+        batch_end_callback=note,
+    )
     return found
 
 

@@ -36,11 +36,11 @@ def silent_root(monkeypatch):
 def test_a_terminal_gets_one_line_that_is_redrawn_and_the_results(monkeypatch):
     text = trained(monkeypatch, Terminal())
     drawn = text.split("\r")
-    first = r"Epoch 0/1  25 %  \S+ samples/s  accuracy=\S+  \d:\d\d left"
+    first = r"Epoch 1/2  25 %  [\d,.]+ samples/s  accuracy=\S+  \d:\d\d left"
     assert any(re.match(first, line) for line in drawn)
     results = [line for line in drawn if line.endswith("\n") or "\n" in line]
     assert len(results) == 2
-    assert re.match(r"Epoch 0/1  \S+ samples/s  accuracy=\S+  0:\d\d\n", results[0])
+    assert re.match(r"Epoch 1/2  [\d,.]+ samples/s  accuracy=\S+  0:\d\d\n", results[0])
 
 
 def test_other_streams_get_one_line_an_epoch_with_validation(monkeypatch):
@@ -49,7 +49,7 @@ def test_other_streams_get_one_line_an_epoch_with_validation(monkeypatch):
     text = trained(monkeypatch, io.StringIO(), eval_data=held_out)
     assert "\r" not in text
     lines = text.splitlines()
-    assert [line[:9] for line in lines] == ["Epoch 0/1", "Epoch 1/1"]
+    assert [line[:9] for line in lines] == ["Epoch 1/2", "Epoch 2/2"]
     assert all("validation accuracy=" in line for line in lines)
 
 
@@ -77,5 +77,11 @@ def test_the_line_is_gone_where_a_callback_logs_or_raises(monkeypatch):
     stream = Terminal()
     with pytest.raises(RuntimeError, match="stop"):
         trained(monkeypatch, stream, batch_end_callback=callback)
-    assert "Epoch 0/1" in seen[1] and seen[1].endswith(" \r")
+    assert "Epoch 1/2" in seen[1] and seen[1].endswith(" \r")
     assert stream.getvalue().endswith("\r")
+
+
+def test_a_progress_bar_has_the_line_for_itself(monkeypatch):
+    bar = mx.callback.ProgressBar(total=4)
+    text = trained(monkeypatch, Terminal(), batch_end_callback=[bar])
+    assert "left" not in text and text.count("\n") == 2

@@ -44,6 +44,13 @@ def test_steps_out_of_order_say_what_is_missing():
         (lambda: trained(begin_epoch=0.5), TypeError, "fit: invalid begin_epoch 0.5"),
         (lambda: trained(sparse_row_id_fn=len), NotImplementedError, "sparse"),
         (lambda: trained(kvstore="dist_sync"), NotImplementedError, "mpi4py"),
+        (lambda: trained(kvstore="locale"), ValueError, "unknown kvstore 'locale'"),
+        (
+            lambda: bound().init_params(
+                arg_params={"fc1_bias": nd.ones((8,)), "fc1_wieght": nd.ones((8, 6))}
+            ),
+            RuntimeError, "missing parameter 'fc1_weight'.*got one for 'fc1_wieght'",
+        ),
         (lambda: trained(optimizer=3), TypeError, "expected a name or an Optimizer"),
         (
             lambda: trained(module={"context": [mx.cpu(i) for i in range(40)]}),

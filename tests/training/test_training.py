@@ -328,6 +328,7 @@ def test_likelihoods():
 
 
 def test_metrics_of_numpy_functions():
+    assert mx.metric.np(lambda label, pred: 0).name == "custom(<lambda>)"
     metric = mx.metric.np(lambda label, pred: np.abs(label - pred).max(), name="worst")
     metric.update([mx.nd.array([1, 2])], [mx.nd.array([1.5, 2])])
     assert metric.get() == ("worst", 0.5)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from .. import _core
+from .._exceptions import add_note
 from ..base import MXNetError
 from ..ndarray import NDArray, array, clip, load, rint, save
 from .base import DataBatch, DataDesc, MXDataIter
@@ -29,6 +32,17 @@ _NORMALISING = _MEANS | frozenset(
 )
 #: What iterators of each dtype have no use for: int8 is pixels less their mean, as in MXNet.
 _UNUSED = {"float32": frozenset[str](), "uint8": _NORMALISING, "int8": _NORMALISING - _MEANS}
+
+
+@contextmanager
+def _telling_how_to_skip() -> Iterator[None]:
+    """Notes in the error of a damaged record what leaves it out."""
+    try:
+        yield
+    except OSError as error:
+        if "the record at offset" in str(error):
+            add_note(error, "damaged='skip' leaves damaged records out, and counts them")
+        raise
 
 
 class ImageRecords(MXDataIter):
@@ -59,7 +73,10 @@ class ImageRecords(MXDataIter):
         known = {name: _plain(value) for name, value in known.items()}
         mean = _mean_image(kind, known, detects) if known.get("mean_img") else None
         self._rounds = dtype == "int8" and any(known.get(name) for name in _MEANS)
-        self._loader = _core.ImageLoader(known, detects, "float32" if self._rounds else dtype, mean)
+        with _telling_how_to_skip():
+            self._loader = _core.ImageLoader(
+                known, detects, "float32" if self._rounds else dtype, mean
+            )
         shape, labels = self._loader.data_shape, self._loader.label_shape
         super().__init__(shape[0])
         made = known.get("dtype")
@@ -88,7 +105,8 @@ class ImageRecords(MXDataIter):
 
     def iter_next(self) -> bool:
         """Goes on to the next batch; False after the last of the epoch."""
-        made = self._loader.next()
+        with _telling_how_to_skip():
+            made = self._loader.next()
         if made is None:
             self._batch = None
             self._tell()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -281,6 +282,25 @@ BUILT_IN = (
 )  # fmt: skip
 
 
+def maker(name: str) -> Callable[[], KVStoreBase]:
+    """What makes the store of that name; errors as of `create`."""
+    if not isinstance(name, str):
+        raise TypeError(f"invalid name {name!r}: expected a string")
+    lower = name.lower()
+    if lower in KVStoreBase.kv_registry:
+        return KVStoreBase.kv_registry[lower]
+    if "dist" in lower or lower in ("horovod", "byteps"):
+        raise NotImplementedError(
+            f"kvstore '{name}': distributed stores are not in rsnet yet (they are "
+            "planned over MPI, with the package mpi4py); for several devices of one "
+            "machine use 'local' or 'device'"
+        )
+    if lower not in BUILT_IN:
+        known = ", ".join(repr(n) for n in ("local", "device", *sorted(KVStoreBase.kv_registry)))
+        raise ValueError(f"unknown kvstore '{name}': expected one of: {known}")
+    return functools.partial(KVStore, lower)
+
+
 def create(name: str = "local") -> KVStoreBase:
     """A key-value store by name.
 
@@ -309,18 +329,4 @@ def create(name: str = "local") -> KVStoreBase:
     >>> out.asnumpy().tolist()
     [2.0, 2.0]
     """
-    if not isinstance(name, str):
-        raise TypeError(f"invalid name {name!r}: expected a string")
-    lower = name.lower()
-    if lower in KVStoreBase.kv_registry:
-        return KVStoreBase.kv_registry[lower]()
-    if "dist" in lower or lower in ("horovod", "byteps"):
-        raise NotImplementedError(
-            f"kvstore '{name}': distributed stores are not in rsnet yet (they are "
-            "planned over MPI, with the package mpi4py); for several devices of one "
-            "machine use 'local' or 'device'"
-        )
-    if lower not in BUILT_IN:
-        known = ", ".join(repr(n) for n in ("local", "device", *sorted(KVStoreBase.kv_registry)))
-        raise ValueError(f"unknown kvstore '{name}': expected one of: {known}")
-    return KVStore(lower)
+    return maker(name)()

@@ -321,4 +321,4 @@ def np(
     >>> name, float(value)
     ('worst', 0.5)
     """
-    return CustomMetric(numpy_feval, name or numpy_feval.__name__, allow_extra_outputs)
+    return CustomMetric(numpy_feval, name, allow_extra_outputs)

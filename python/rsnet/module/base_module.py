@@ -286,7 +286,7 @@ class BaseModule:
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         metric = _metric.create(eval_metric)
         validation_metric = metric if validation_metric is None else validation_metric
-        shown = Progress(progress, epochs, train_data, self.logger)
+        shown = Progress(progress, epochs, train_data, self.logger, batch_end_callback)
         for epoch in epochs:
             tic = time.time()
             try:
@@ -380,7 +380,7 @@ class BaseModule:
         RuntimeError
             A parameter is missing, unless `allow_missing`.
         ValueError
-            A name that the module does not have, unless `allow_extra`.
+            A name that the module does not have, with `allow_missing` and without `allow_extra`.
         """
         # Modules of programs from before 0.12 define init_params without allow_extra.
         more = {"allow_extra": True} if allow_extra else {}

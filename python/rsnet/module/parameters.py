@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,8 +84,10 @@ def _fill(
                 )
             array[:] = value
     elif given is not None and not allow_missing:
+        near = difflib.get_close_matches(desc, given, n=1)
+        got = f", got one for '{near[0]}'" if near else ""
         raise RuntimeError(
-            f"missing parameter '{desc}': expected a value for it, or allow_missing=True"
+            f"missing parameter '{desc}': expected a value for it{got}, or allow_missing=True"
         )
     elif initializer is not None:
         initializer(desc, array)

@@ -10,6 +10,8 @@ import time
 from typing import Any
 
 from .._terminal import is_terminal
+from ..callback import ProgressBar
+from .arguments import Callbacks, as_list
 
 __all__ = ["Progress"]
 
@@ -32,14 +34,20 @@ class Progress:
         The batches of an epoch.
     logger : Logger
         The logger of the module.
+    callbacks : callable, list of callables or None
+        The batch-end callbacks. A `ProgressBar` among them redraws a line of its own: only the
+        results of epochs are shown then.
     """
 
-    def __init__(self, wanted: bool | None, epochs: range, data: Any, logger: Any) -> None:
+    def __init__(
+        self, wanted: bool | None, epochs: range, data: Any, logger: Any, callbacks: Callbacks
+    ) -> None:
         if wanted is None:
             wanted = os.environ.get("RSNET_PROGRESS", "1") != "0"
         root = logger if isinstance(logger, logging.Logger) else logging.getLogger()
         self._stream = sys.stderr if wanted else None
-        self._is_redrawn = self._stream is not None and is_terminal(self._stream)
+        has_bar = any(isinstance(callback, ProgressBar) for callback in as_list(callbacks))
+        self._is_redrawn = not has_bar and self._stream is not None and is_terminal(self._stream)
         self._is_logged = root.isEnabledFor(logging.INFO) and root.hasHandlers()
         self._epochs = epochs
         self._batch_size = int(data.provide_data[0][1][0]) if data.provide_data else 0
@@ -97,11 +105,12 @@ class Progress:
         self._line = line
 
     def _head(self, epoch: int) -> str:
-        return f"Epoch {epoch}/{self._epochs.stop - 1}"
+        return f"Epoch {epoch + 1}/{self._epochs.stop}"
 
     def _rate(self, now: float) -> str:
         passed = max(now - self._epoch_began, 1e-9)
-        return f"{self.epoch_batches * self._batch_size / passed:.4g} samples/s"
+        rate = self.epoch_batches * self._batch_size / passed
+        return f"{rate:,.0f} samples/s" if rate >= 100 else f"{rate:.3g} samples/s"
 
     def _seconds_left(self, epoch: int, now: float) -> float | None:
         """The time that the remaining batches of all epochs will take at the mean pace."""

@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from .. import kvstore as kv
 from .. import optimizer as opt
 from .._warnings import warn
 from ..base import shown
 from ..kvstore import KVStoreBase
+from ..kvstore.store import maker
 from ..ndarray import NDArray
 from ..optimizer.base import load_states
 
@@ -38,17 +38,20 @@ def choose_store(
     ------
     TypeError
         `kvstore` is neither a name nor a store.
+    ValueError, NotImplementedError
+        There is no store of that name.
     """
     on_store = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") not in ("0", "false", "False")
     if kvstore is None:
         return None, False
     store = kvstore
     if isinstance(kvstore, str):
-        if num_devices == 1 and "dist" not in kvstore:
+        make = maker(kvstore)
+        if num_devices == 1:
             return None, False
         if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
             on_store = False
-        store = kv.create(kvstore)
+        store = make()
     if not isinstance(store, KVStoreBase):
         raise TypeError(f"invalid kvstore {shown(kvstore)}: expected a name, a KVStore or None")
     return store, on_store and store.is_capable(KVStoreBase.OPTIMIZER)
