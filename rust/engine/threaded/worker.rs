@@ -21,9 +21,11 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 250 });
 /// Polls of the queues between two reads of the clock.
 const POLLS: u32 = if cfg!(loom) { 1 } else { 64 };
-/// Free slots are returned to pushers in batches of this size.
+/// Free slots are returned to pushers in batches of this size (`graph1000`: 196 ns a task; one by
+/// one 212).
 const BATCH: usize = 64;
-/// Tasks run from the LIFO slot before the queues are polled again.
+/// Tasks run from the LIFO slot before the queues are polled again (`chain` with two workers: 90 ns
+/// a task; without the slot 149).
 const LIFO_BUDGET: u32 = 64;
 
 /// The private state of one worker.
