@@ -119,8 +119,18 @@ fn shown(value: &Value) -> String {
             let items: Vec<_> = items.iter().map(shown).collect();
             format!("[{}]", items.join(","))
         }
-        Value::Float(x) => format!("{}", *x as f32),
+        Value::Float(x) => shown_float(*x),
         other => other.to_string(),
+    }
+}
+
+/// The digits that single precision tells apart, or more where it cannot hold the number.
+fn shown_float(x: f64) -> String {
+    let single = x as f32;
+    if single.is_finite() && (single != 0.0 || x == 0.0) {
+        format!("{single}")
+    } else {
+        format!("{x:e}")
     }
 }
 

@@ -100,8 +100,9 @@ unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
 unsafe extern "C" fn fail(ctx: *mut Ctx, text: *const c_char) {
     // SAFETY: the contract.
     unsafe {
-        let text = abi::text(text).unwrap_or_default();
-        with(ctx, (), |frame| frame.fail(text));
+        if let Some(text) = abi::text(text) {
+            with(ctx, (), |frame| frame.fail(text));
+        }
     }
 }
 

@@ -101,6 +101,12 @@ impl Libraries {
         let shown = path;
         let io = |e: std::io::Error| Error::io(format!("cannot load '{}': {e}", shown.display()));
         let path = path.canonicalize().map_err(io)?;
+        let kind = std::fs::metadata(&path).map_err(io)?.file_type();
+        if !kind.is_file() && !kind.is_dir() {
+            // Reading a pipe would wait for whoever writes to it.
+            let text = format!("cannot load '{}': it is not a regular file", shown.display());
+            return Err(Error::io(text));
+        }
         let bytes = std::fs::read(&path).map_err(io)?;
         let content = digest(&bytes);
         let _loading = self.begin()?;

@@ -1,5 +1,7 @@
 """Gradients by names of arguments, sizes and inference by dtype, kernels of a GPU."""
 
+import re
+
 import numpy as np
 import pytest
 from plugins import compiled
@@ -28,6 +30,21 @@ def test_inputs_of_a_gradients_operator_go_by_name(name, slope):
     exe.forward(is_train=True, a=nd.array([7.0]))
     exe.backward(nd.ones(1))
     assert exe.grad_arrays[0].asscalar() == slope
+
+
+def test_one_operator_makes_the_gradients_of_any_number_of_inputs():
+    for n in (1, 2, 5):
+        arrays = [nd.array([1.0, 10.0]) for _ in range(n)]
+        for array in arrays:
+            array.attach_grad()
+        with mx.autograd.record():
+            y = nd.form_weighted(*arrays)
+        y.backward(nd.array([1.0, 2.0]))
+        total = n * (n + 1) / 2
+        assert y.asnumpy().tolist() == [total, 10 * total]
+        assert [a.grad.asnumpy().tolist() for a in arrays] == [[k, 2 * k] for k in range(1, n + 1)]
+    with pytest.raises(mx.MXNetError, match=re.escape("vs. (3,)")):
+        nd.form_weighted(nd.ones(3), nd.ones(2))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -85,3 +102,44 @@ def test_names_of_mxnet_sources_beyond_the_tutorials():
     assert "default=18446744073709551615" in nd.mx_more.__doc__
     with pytest.raises(mx.MXNetError, match="cannot have its attributes"):
         mx.user_op_builder("b").Op("mx_more")
+
+
+def test_random_numbers_in_expressions():
+    mx.load_library(compiled("mxnet_more.cc"))
+    x = nd.array(np.full((100, 200), 0.25))
+    mx.random.seed(1)
+    drawn = [nd.mx_noise(x).asnumpy() for _ in range(2)]
+    assert set(np.unique(drawn[0])) == {0, 1}
+    assert abs(drawn[0].mean() - 0.25) < 0.02
+    assert (drawn[0] != drawn[1]).any()
+    mx.random.seed(1)
+    assert (nd.mx_noise(x).asnumpy() == drawn[0]).all()
+    normal = nd.mx_noise(x, gaussian=True).asnumpy()
+    assert abs(normal.mean()) < 0.05
+    assert abs(normal.std() - 1) < 0.05
+
+
+def test_places_of_elements_and_nodes_of_gradients():
+    mx.load_library(compiled("mxnet_more.cc"))
+    a = np.arange(1, 13).reshape(3, 1, 4)
+    b = np.arange(1, 11).reshape(1, 5, 2)[:, :, :1]
+    for dtype in ("float32", "int64", "uint8"):
+        y = nd.mx_product(nd.array(a, dtype=dtype), nd.array(b, dtype=dtype))
+        assert (y.asnumpy() == a * b).all()
+    x = nd.ones((1, 2, 3))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.mx_product(x, nd.ones((1, 2, 3)))
+    y.backward()
+    assert (x.grad.asnumpy() == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tol"), [("float16", 2e-3), ("float32", 1e-6), ("float64", 1e-15)]
+)
+def test_softmax_is_as_precise_as_its_dtype(dtype, tol):
+    mx.load_library(compiled("mxnet_more.cc"))
+    x = np.random.RandomState(0).randn(4, 7).astype(dtype)
+    e = np.exp(x.astype("float64"))
+    got = nd.mx_rows_softmax(nd.array(x, dtype=dtype)).asnumpy()
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=tol)

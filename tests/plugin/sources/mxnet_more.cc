@@ -1,4 +1,5 @@
-// Aliases of parameters, groups of operators, expressions over tensors, numbers of 64 bits.
+// Aliases of parameters, groups of operators, expressions over tensors, numbers of 64 bits, places
+// of elements.
 #include <rsnet/mxnet.h>
 
 namespace mxnet {
@@ -63,6 +64,95 @@ NNVM_REGISTER_OP(mx_more)
         [](const NodeAttrs&) { return std::vector<ResourceRequest>{ResourceRequest::kTempSpace}; })
     .set_attr<FCompute>("FCompute<cpu>", MoreForward)
     .add_arguments(MoreParam::__FIELDS__());
+
+// Random numbers in expressions: noise times 1 where a random number is below x, and 0 elsewhere.
+struct NoiseParam : public dmlc::Parameter<NoiseParam> {
+  bool gaussian;
+  DMLC_DECLARE_PARAMETER(NoiseParam) { DMLC_DECLARE_FIELD(gaussian).set_default(false); }
+};
+DMLC_REGISTER_PARAMETER(NoiseParam);
+void Noise(const nnvm::NodeAttrs& attrs, const OpContext& ctx, const std::vector<TBlob>& in,
+           const std::vector<OpReqType>& req, const std::vector<TBlob>& out) {
+  using namespace mshadow;
+  using namespace mshadow::expr;
+  Stream<cpu>* s = ctx.get_stream<cpu>();
+  Tensor<cpu, 2> x = in[0].FlatTo2D<cpu, real_t>(s), y = out[0].FlatTo2D<cpu, real_t>(s);
+  Random<cpu>* random = ctx.requested[0].get_random<cpu, real_t>(s);
+  if (nnvm::get<NoiseParam>(attrs.parsed).gaussian) {
+    Assign(y, req[0], random->gaussian(y.shape_));
+  } else {
+    Assign(y, req[0], F<mshadow_op::threshold>(random->uniform(y.shape_), x));
+  }
+}
+NNVM_REGISTER_OP(mx_noise)
+    .set_attr_parser(ParamParser<NoiseParam>)
+    .include("MoreGroup")
+    .set_attr<FResourceRequest>(
+        "FResourceRequest",
+        [](const NodeAttrs&) { return std::vector<ResourceRequest>{ResourceRequest::kRandom}; })
+    .set_attr<FCompute>("FCompute<cpu>", Noise)
+    .add_arguments(NoiseParam::__FIELDS__());
+
+// The product of arrays of three axes, of which some are repeated. All ways to find an element have
+// to agree.
+struct product {
+  template <typename DType>
+  MSHADOW_XINLINE static void Map(index_t i, DType* y, const DType* a, const DType* b,
+                                  mshadow::Shape<3> of, mshadow::Shape<3> sa,
+                                  mshadow::Shape<3> sb) {
+    using namespace mxnet_op;
+    const mshadow::Shape<3> at = unravel(i, of), step_a = calc_stride(sa), step_b = calc_stride(sb);
+    index_t ia = 0, ib = 0;
+    mshadow::Shape<3> walked = {};
+    for (index_t k = 0; k < i; ++k) inc(&walked, of, &ia, step_a, &ib, step_b);
+    bool agree = walked == at && ia == ravel(at, sa) && ib == unravel_dot(i, of, step_b);
+    y[i] = agree ? DType(a[ravel(at, sa)] * b[ravel(at, sb)]) : DType(-1);
+  }
+};
+NNVM_REGISTER_OP(mx_product)
+    .set_num_inputs(2)
+    .set_attr<nnvm::FListInputNames>(
+        "FListInputNames", [](const NodeAttrs&) { return std::vector<std::string>{"a", "b"}; })
+    .set_attr<nnvm::FInferShape>(
+        "FInferShape",
+        [](const NodeAttrs&, std::vector<TShape>* in, std::vector<TShape>* out) {
+          if (shape_is_none(in->at(0)) || shape_is_none(in->at(1))) return false;
+          TShape of(3, 1);
+          for (int i = 0; i < 3; ++i) of[i] = std::max(in->at(0)[i], in->at(1)[i]);
+          SHAPE_ASSIGN_CHECK(*out, 0, of);
+          return true;
+        })
+    .set_attr<FCompute>(
+        "FCompute<cpu>", [](const NodeAttrs&, const OpContext& ctx, const std::vector<TBlob>& in,
+                            const std::vector<OpReqType>&, const std::vector<TBlob>& out) {
+          MSHADOW_TYPE_SWITCH(out[0].type_flag_, DType, {
+            mxnet_op::Kernel<product, cpu>::Launch(
+                ctx.get_stream<cpu>(), out[0].Size(), out[0].dptr<DType>(), in[0].dptr<DType>(),
+                in[1].dptr<DType>(), out[0].shape_.get<3>(), in[0].shape_.get<3>(),
+                in[1].shape_.get<3>());
+          });
+        })
+    // Not its gradient, but twice the one that arrives.
+    .set_attr<nnvm::FGradient>("FGradient", [](const nnvm::NodePtr& n,
+                                               const std::vector<nnvm::NodeEntry>& ograds) {
+      std::vector<nnvm::NodeEntry> grads;
+      for (int i = 0; i < 2; ++i) {
+        grads.emplace_back(nnvm::MakeNode("_mul_scalar", n->attrs.name + std::to_string(i),
+                                          {ograds[0]}, {{"scalar", "2"}}));
+      }
+      return grads;
+    });
+
+NNVM_REGISTER_OP(mx_rows_softmax)
+    .include("MoreGroup")
+    .set_attr<FCompute>(
+        "FCompute<cpu>", [](const NodeAttrs&, const OpContext& ctx, const std::vector<TBlob>& in,
+                            const std::vector<OpReqType>&, const std::vector<TBlob>& out) {
+          mshadow::Stream<cpu>* s = ctx.get_stream<cpu>();
+          MSHADOW_REAL_TYPE_SWITCH(out[0].type_flag_, DType, {
+            mshadow::Softmax(out[0].FlatTo2D<cpu, DType>(s), in[0].FlatTo2D<cpu, DType>(s));
+          });
+        });
 
 }  // namespace op
 }  // namespace mxnet

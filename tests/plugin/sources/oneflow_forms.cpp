@@ -93,6 +93,59 @@ REGISTER_USER_OP_GRAD("form_same").SetBackwardOpConfGenFn(RULE {
   });
 });
 
+// y = x_0 + 2 x_1 + 3 x_2 ...; one operator makes the gradients of all inputs.
+struct Weighted final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    auto* y = ctx->Tensor4ArgNameAndIndex("y", 0);
+    std::fill_n(y->mut_dptr<float>(), y->shape().elem_cnt(), 0.0f);
+    for (const auto& [arg, k] : ctx->inputs()) {
+      const float* x = ctx->Tensor4ArgNameAndIndex(arg, k)->dptr<float>();
+      for (int64_t i = 0; i < y->shape().elem_cnt(); ++i) y->mut_dptr<float>()[i] += (k + 1) * x[i];
+    }
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+struct Parts final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    const auto* dy = ctx->Tensor4ArgNameAndIndex("dy", 0);
+    for (const auto& [arg, k] : ctx->outputs()) {
+      float* dx = ctx->Tensor4ArgNameAndIndex(arg, k)->mut_dptr<float>();
+      for (int64_t i = 0; i < dy->shape().elem_cnt(); ++i) dx[i] = (k + 1) * dy->dptr<float>()[i];
+    }
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+REGISTER_USER_OP("form_weighted")
+    .InputWithMinimum("x", 1)
+    .Output("y")
+    .SetTensorDescInferFn([](user_op::InferContext* ctx) -> Maybe<void> {
+      for (const auto& [arg, k] : ctx->inputs()) {
+        CHECK_EQ_OR_RETURN(*ctx->Shape4ArgNameAndIndex(arg, k), ctx->InputShape("x", 0));
+      }
+      return Maybe<void>::Ok();
+    });
+REGISTER_USER_OP("form_parts").Input("dy").OutputWithMinimum("dx", 1).SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_weighted")
+    .SetCreateFn<Weighted>()
+    .SetIsMatchedHob(user_op::HobTrue())
+    .SetPriority(user_op::kKernelPriorityFallback);
+REGISTER_USER_KERNEL("form_parts").SetCreateFn<Parts>().SetIsMatchedHob(user_op::HobTrue());
+REGISTER_USER_OP_GRAD("form_weighted")
+    .SetGenBackwardOpConfFn([](const user_op::UserOpWrapper& op, user_op::AddOpFn add) {
+      user_op::UserOpConfWrapperBuilder builder(op.op_name() + "_grad");
+      const int32_t n = op.input_size("x");
+      user_op::UserOpConfWrapper grad = builder.Op("form_parts")
+                                            .Input("dy", op.GetGradTensorWithOpOutput("y", 0))
+                                            .Output("dx", n)
+                                            .Build();
+      for (int32_t i = 0; i < n; ++i) {
+        if (!op.NeedGenGradTensor4OpInput("x", i)) continue;
+        op.BindGradTensorWithOpInput(grad.output("dx", i), "x", i);
+      }
+      add(grad);
+    });
+
 // Every kernel insists on the dtype of its condition when it is asked for temporary space.
 template <typename T>
 struct Checked final : user_op::OpKernel {

@@ -174,21 +174,57 @@ inline bool type_assign(int* known, int type) {
   return type == -1 || *known == type;
 }
 
-#define SHAPE_ASSIGN_CHECK(array, index, shape)                                                  \
-  do {                                                                                           \
-    const ::mxnet::TShape rsnet_shape(shape);                                                    \
-    if (!::mxnet::shape_assign(&(array)[index], rsnet_shape)) {                                  \
-      std::ostringstream rsnet_text;                                                             \
-      rsnet_text << "invalid shape '" << (array)[index] << "': expected " << rsnet_shape;        \
-      throw ::rsnet::Failure(rsnet_text.str());                                                  \
-    }                                                                                            \
+inline std::string TextOfType(int flag) {
+  static const char* const names[] = {"float32", "float64", "float16", "uint8",
+                                      "int32",   "int8",    "int64",   "bool"};
+  return flag < 0 || flag > 7 ? "unknown" : names[flag];
+}
+inline std::string TextOfShape(const TShape& s) {
+  return rsnet::list_text(std::vector<dim_t>(s.begin(), s.end()));
+}
+
+// A shape or dtype that contradicts what else is known: entry `index` of a list.
+class Contradiction : public rsnet::Failure {
+ public:
+  Contradiction(const std::string& what, const void* list, size_t index, const std::string& got,
+                const std::string& expected)
+      : Failure("invalid " + what + " " + got + ": expected " + expected),
+        list_(list),
+        index_(index),
+        got_("invalid " + what + " " + got),
+        expected_(expected) {}
+  bool IsIn(const void* list) const { return list_ == list; }
+  // The same with the name of the entry, from those of its list.
+  Failure Named(const std::string& side, const std::vector<std::string>& names) const {
+    if (index_ >= names.size()) return *this;
+    return Failure(got_ + " of " + side + " '" + names[index_] + "': expected " + expected_);
+  }
+
+ private:
+  const void* list_;
+  size_t index_;
+  std::string got_, expected_;
+};
+
+// Assigns to entry `index` of a list, which may know it already, or something else.
+template <typename Shapes>
+void AssignShape(Shapes&& list, size_t index, const TShape& shape) {
+  if (shape_assign(&list[index], shape)) return;
+  throw Contradiction("shape", &list, index, TextOfShape(list[index]), TextOfShape(shape));
+}
+template <typename Types>
+void AssignType(Types&& list, size_t index, int type) {
+  if (type_assign(&list[index], type)) return;
+  throw Contradiction("dtype", &list, index, TextOfType(list[index]), TextOfType(type));
+}
+
+#define SHAPE_ASSIGN_CHECK(array, index, shape) \
+  do {                                          \
+    ::mxnet::AssignShape((array), index, shape); \
   } while (0)
-#define TYPE_ASSIGN_CHECK(array, index, type)                                                    \
-  do {                                                                                           \
-    if (!::mxnet::type_assign(&(array)[index], type)) {                                          \
-      throw ::rsnet::Failure("Type inconsistent, Provided = " + std::to_string((array)[index]) + \
-                             ", inferred type=" + std::to_string(type));                         \
-    }                                                                                            \
+#define TYPE_ASSIGN_CHECK(array, index, type)  \
+  do {                                         \
+    ::mxnet::AssignType((array), index, type); \
   } while (0)
 
 }  // namespace mxnet

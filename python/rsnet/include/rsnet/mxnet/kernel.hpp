@@ -2,6 +2,7 @@
 #ifndef RSNET_MXNET_KERNEL_HPP
 #define RSNET_MXNET_KERNEL_HPP
 
+#include <rsnet/mxnet/index.hpp>
 #include <rsnet/mxnet/op.hpp>
 
 namespace mxnet {

@@ -4,6 +4,7 @@
 
 #include <rsnet/mxnet/functors.hpp>
 #include <rsnet/mxnet/param.hpp>
+#include <rsnet/mxnet/resource.hpp>
 
 #include <set>
 
@@ -31,6 +32,10 @@ const T& get(const dmlc::any& value) {
 
 // A value in a gradient: output `index` of a node, or a value of the forward node.
 struct NodeEntry {
+  NodeEntry() = default;
+  explicit NodeEntry(NodePtr node) : node(std::move(node)) {}
+  NodeEntry(NodePtr node, uint32_t index, uint32_t version, int32_t source = -1)
+      : node(std::move(node)), index(index), version(version), source(source) {}
   NodePtr node;
   uint32_t index = 0;
   uint32_t version = 0;
@@ -184,88 +189,23 @@ class Op {
   }
 };
 
+// The first output of a new node.
+inline NodeEntry MakeNode(const char* op_name, const std::string& name,
+                          const std::vector<NodeEntry>& inputs = {},
+                          const std::unordered_map<std::string, std::string>& dict = {}) {
+  NodePtr node = Node::Create();
+  node->attrs.op = Op::Get(op_name);
+  node->attrs.name = name;
+  node->attrs.dict = dict;
+  node->inputs = inputs;
+  return NodeEntry(node);
+}
+
 }  // namespace nnvm
 
 namespace mxnet {
 
 using nnvm::NodeAttrs;
-
-// ---- Resources ---------------------------------------------------------------------------------
-
-struct ResourceRequest {
-  enum Type { kRandom, kTempSpace, kParallelRandom };
-  Type type = kTempSpace;
-  ResourceRequest() = default;
-  ResourceRequest(Type type) : type(type) {}  // NOLINT: as in MXNet
-};
-
-// Random numbers of a call: the next ones with every use.
-template <typename xpu, typename DType>
-class Random {
- public:
-  Random(const rsnet_host* host, rsnet_ctx* ctx, uint64_t* used)
-      : host_(host), ctx_(ctx), used_(used) {}
-  template <int dim>
-  void SampleUniform(mshadow::Tensor<xpu, dim, DType>* out, double low = 0, double high = 1) {
-    Fill(out, [&](uint64_t a, uint64_t) { return low + (high - low) * Unit(a); });
-  }
-  template <int dim>
-  void SampleGaussian(mshadow::Tensor<xpu, dim, DType>* out, double mean = 0, double sd = 1) {
-    Fill(out, [&](uint64_t a, uint64_t b) {
-      double r = std::sqrt(-2 * std::log(1 - Unit(a)));
-      return mean + sd * r * std::cos(6.283185307179586 * Unit(b));
-    });
-  }
-
- private:
-  static double Unit(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
-  template <int dim, typename F>
-  void Fill(mshadow::Tensor<xpu, dim, DType>* out, F value) {
-    size_t n = out->shape_.Size();
-    std::vector<uint64_t> words(2 * n);
-    rsnet::check(host_->random(ctx_, *used_, 2 * n, words.data()));
-    *used_ += 2 * n;
-    for (size_t i = 0; i < n; ++i) {
-      out->dptr_[i] = static_cast<DType>(value(words[2 * i], words[2 * i + 1]));
-    }
-  }
-  const rsnet_host* host_;
-  rsnet_ctx* ctx_;
-  uint64_t* used_;
-};
-
-struct Resource {
-  Resource(ResourceRequest req, const rsnet_host* host, rsnet_ctx* ctx)
-      : req(req), host(host), ctx(ctx) {}
-
-  ResourceRequest req;
-  const rsnet_host* host;
-  rsnet_ctx* ctx;
-  std::shared_ptr<uint64_t> used = std::make_shared<uint64_t>(0);
-
-  template <typename xpu, int dim, typename DType>
-  mshadow::Tensor<xpu, dim, DType> get_space_typed(mshadow::Shape<dim> shape,
-                                                   mshadow::Stream<xpu>* = nullptr) const {
-    void* memory = host->temp(ctx, shape.Size() * sizeof(DType));
-    if (memory == nullptr) throw rsnet::Failure("", RSNET_INTERNAL);
-    return {static_cast<DType*>(memory), shape};
-  }
-  template <typename xpu, int dim>
-  mshadow::Tensor<xpu, dim, real_t> get_space(mshadow::Shape<dim> shape,
-                                              mshadow::Stream<xpu>* = nullptr) const {
-    return get_space_typed<xpu, dim, real_t>(shape);
-  }
-  template <typename xpu, typename DType>
-  Random<xpu, DType>* get_random(mshadow::Stream<xpu>* = nullptr) const {
-    auto random = std::make_shared<Random<xpu, DType>>(host, ctx, used.get());
-    kept.push_back(random);
-    return random.get();
-  }
-
- private:
-  // What get_random handed out.
-  mutable std::vector<std::shared_ptr<void>> kept;
-};
 
 struct RunContext {
   Context ctx;
@@ -346,7 +286,11 @@ template <int n_in = -1, int n_out = -1>
 bool ElemwiseShape(const NodeAttrs&, std::vector<TShape>* in, std::vector<TShape>* out) {
   TShape common;
   for (auto* side : {in, out}) {
-    for (size_t i = 0; i < side->size(); ++i) SHAPE_ASSIGN_CHECK(&common, 0, (*side)[i]);
+    for (size_t i = 0; i < side->size(); ++i) {
+      const TShape& own = (*side)[i];
+      if (shape_assign(&common, own)) continue;
+      throw Contradiction("shape", side, i, TextOfShape(own), TextOfShape(common));
+    }
   }
   for (auto* side : {in, out}) {
     for (TShape& shape : *side) shape = common;
@@ -357,7 +301,11 @@ template <int n_in = -1, int n_out = -1>
 bool ElemwiseType(const NodeAttrs&, std::vector<int>* in, std::vector<int>* out) {
   int common = -1;
   for (auto* side : {in, out}) {
-    for (size_t i = 0; i < side->size(); ++i) TYPE_ASSIGN_CHECK(&common, 0, (*side)[i]);
+    for (size_t i = 0; i < side->size(); ++i) {
+      const int own = (*side)[i];
+      if (type_assign(&common, own)) continue;
+      throw Contradiction("dtype", side, i, TextOfType(own), TextOfType(common));
+    }
   }
   for (auto* side : {in, out}) std::fill(side->begin(), side->end(), common);
   return common != -1;
@@ -379,12 +327,9 @@ inline nnvm::NodePtr MakeNode(const char* op_name, const std::string& name,
                               const std::unordered_map<std::string, std::string>* dict,
                               const nnvm::NodePtr* forward = nullptr) {
   (void)forward;
-  nnvm::NodePtr node = nnvm::Node::Create();
-  node->attrs.op = nnvm::Op::Get(op_name);
-  node->attrs.name = name;
-  if (inputs != nullptr) node->inputs = *inputs;
-  if (dict != nullptr) node->attrs.dict = *dict;
-  return node;
+  return nnvm::MakeNode(op_name, name, inputs == nullptr ? std::vector<nnvm::NodeEntry>() : *inputs,
+                        dict == nullptr ? std::unordered_map<std::string, std::string>() : *dict)
+      .node;
 }
 
 // The gradients of all inputs of `n`, computed by one backward operator.

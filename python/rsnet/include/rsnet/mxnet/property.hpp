@@ -40,10 +40,9 @@ class OperatorProperty {
                           std::vector<TShape>* aux_shape) const = 0;
   virtual bool InferType(std::vector<int>* in_type, std::vector<int>* out_type,
                          std::vector<int>* aux_type) const {
-    if (in_type->empty() || in_type->at(0) == -1) return false;
-    for (int& t : *in_type) type_assign(&t, in_type->at(0));
-    out_type->assign(NumOutputs(), in_type->at(0));
-    aux_type->assign(ListAuxiliaryStates().size(), in_type->at(0));
+    for (size_t i = 0; i < in_type->size(); ++i) AssignType(*in_type, i, mshadow::kFloat32);
+    out_type->assign(NumOutputs(), mshadow::kFloat32);
+    aux_type->assign(ListAuxiliaryStates().size(), mshadow::kFloat32);
     return true;
   }
   virtual OperatorProperty* Copy() const { return nullptr; }
@@ -166,6 +165,11 @@ class PropertyOp {
   };
 
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
+    const std::string type = std::unique_ptr<OperatorProperty>(create_())->TypeString();
+    if (type != name_) {
+      throw rsnet::Failure("invalid TypeString() '" + type + "' of the property of operator '" +
+                           name_ + "': expected the operator's name");
+    }
     TakeOver(nnvm::Op::Entry(name_, false));
     std::vector<rsnet_arg> inputs = rsnet::arg_list(arguments_);
     rsnet::AttrList attrs(fields_);
@@ -306,7 +310,10 @@ class PropertyOp {
       Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
       auto [args, states] = Split(in.shapes, m);
       std::vector<TShape> outs = out.shapes;
-      if (!m.prop->InferShape(&args, &outs, &states)) outs.resize(out.shapes.size());
+      auto rule = [&](auto*... lists) {
+        if (!m.prop->InferShape(lists...)) outs.resize(out.shapes.size());
+      };
+      Infer(rule, m, &args, &outs, &states);
       states.resize(m.states.size());
       args.insert(args.end(), states.begin(), states.end());
       LearnShapes(host, ctx, RSNET_INPUT, args, in);
@@ -321,13 +328,25 @@ class PropertyOp {
       std::vector<int> outs = out.types, states;
       AskForTypes(&args, &outs, [&, known = known_states](auto* ins, auto* results) {
         states = known;
-        m.prop->InferType(ins, results, &states);
+        Infer([&](auto*... lists) { m.prop->InferType(lists...); }, m, ins, results, &states);
       });
       states.resize(m.states.size(), -1);
       args.insert(args.end(), states.begin(), states.end());
       LearnTypes(host, ctx, RSNET_INPUT, args);
       LearnTypes(host, ctx, RSNET_OUTPUT, outs);
     });
+  }
+  // Calls an inference; an error names the array.
+  template <typename Rule, typename List>
+  static void Infer(const Rule& rule, const Made& m, List* args, List* outs, List* states) {
+    try {
+      rule(args, outs, states);
+    } catch (const Contradiction& e) {
+      if (e.IsIn(args)) throw e.Named("input", m.arguments);
+      if (e.IsIn(outs)) throw e.Named("output", m.outputs);
+      if (e.IsIn(states)) throw e.Named("auxiliary state", m.states);
+      throw;
+    }
   }
   // Pointers that stand for arrays in the in-place methods.
   static std::vector<void*> Marks(std::vector<char>& marks, size_t n) {

@@ -190,27 +190,28 @@ class NnvmOp {
     });
   }
 
+  std::vector<std::string> InputNames(const NodeAttrs& attrs) const {
+    if (const auto* f = Attr<nnvm::FListInputNames>("FListInputNames")) return (*f)(attrs);
+    uint32_t n = op_->get_num_inputs ? op_->get_num_inputs(attrs) : op_->num_inputs;
+    bool documented = n != nnvm::kVarg && op_->arguments.size() == n;
+    std::vector<std::string> out;
+    for (const auto& a : documented ? op_->arguments : n == 1 ? Names(1, "data") : Names(n, "arg")) {
+      out.push_back(a.name);
+    }
+    return out;
+  }
+  std::vector<std::string> OutputNames(const NodeAttrs& attrs) const {
+    if (const auto* f = Attr<nnvm::FListOutputNames>("FListOutputNames")) return (*f)(attrs);
+    uint32_t n = op_->get_num_outputs ? op_->get_num_outputs(attrs) : op_->num_outputs;
+    std::vector<std::string> out;
+    for (const auto& a : Names(n, "output")) out.push_back(a.name);
+    return out;
+  }
   static rsnet_status ListNames(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
     return rsnet::protect(host, ctx, [&] {
       NnvmOp* self = Self(user);
       const NodeAttrs& attrs = Parsed(host, ctx);
-      nnvm::Op* op = self->op_;
-      uint32_t n_in = op->get_num_inputs ? op->get_num_inputs(attrs) : op->num_inputs;
-      uint32_t n_out = op->get_num_outputs ? op->get_num_outputs(attrs) : op->num_outputs;
-      std::vector<std::string> in;
-      if (const auto* f = self->Attr<nnvm::FListInputNames>("FListInputNames")) {
-        in = (*f)(attrs);
-      } else if (n_in != nnvm::kVarg && op->arguments.size() == n_in) {
-        for (const auto& a : op->arguments) in.push_back(a.name);
-      } else {
-        for (const auto& a : n_in == 1 ? Names(1, "data") : Names(n_in, "arg")) in.push_back(a.name);
-      }
-      std::vector<std::string> out;
-      if (const auto* f = self->Attr<nnvm::FListOutputNames>("FListOutputNames")) {
-        out = (*f)(attrs);
-      } else {
-        for (const auto& a : Names(n_out, "output")) out.push_back(a.name);
-      }
+      const std::vector<std::string> in = self->InputNames(attrs), out = self->OutputNames(attrs);
       std::vector<uint32_t> flags_in(in.size());
       auto mark = [&](const char* key, uint32_t flag) {
         if (const auto* f = self->Attr<nnvm::FMutateInputs>(key)) {
@@ -234,13 +235,24 @@ class NnvmOp {
       }
     });
   }
+  // Calls a rule over lists of the inputs and of the outputs; an error names the array.
+  template <typename Rule, typename List>
+  void Infer(const Rule& rule, const NodeAttrs& attrs, List* ins, List* outs) const {
+    try {
+      rule(attrs, ins, outs);
+    } catch (const Contradiction& e) {
+      if (e.IsIn(ins)) throw e.Named("input", InputNames(attrs));
+      if (e.IsIn(outs)) throw e.Named("output", OutputNames(attrs));
+      throw;
+    }
+  }
 
   static rsnet_status InferShape(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
     return rsnet::protect(host, ctx, [&] {
       Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
-      const auto* f = Self(user)->Attr<nnvm::FInferShape>("FInferShape");
+      const NnvmOp* self = Self(user);
       std::vector<TShape> ins = in.shapes, outs = out.shapes;
-      (*f)(Parsed(host, ctx), &ins, &outs);
+      self->Infer(*self->Attr<nnvm::FInferShape>("FInferShape"), Parsed(host, ctx), &ins, &outs);
       LearnShapes(host, ctx, RSNET_INPUT, ins, in);
       LearnShapes(host, ctx, RSNET_OUTPUT, outs, in);
     });
@@ -248,13 +260,11 @@ class NnvmOp {
   static rsnet_status InferType(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
     return rsnet::protect(host, ctx, [&] {
       Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
-      const auto* f = Self(user)->Attr<nnvm::FInferType>("FInferType");
+      const NnvmOp* self = Self(user);
+      const auto* given = self->Attr<nnvm::FInferType>("FInferType");
+      const nnvm::FInferType rule = given != nullptr ? *given : op::ElemwiseType<-1, -1>;
       AskForTypes(&in.types, &out.types, [&](std::vector<int>* ins, std::vector<int>* outs) {
-        if (f != nullptr) {
-          (*f)(Parsed(host, ctx), ins, outs);
-        } else {
-          op::ElemwiseType(Parsed(host, ctx), ins, outs);
-        }
+        self->Infer(rule, Parsed(host, ctx), ins, outs);
       });
       LearnTypes(host, ctx, RSNET_INPUT, in.types);
       LearnTypes(host, ctx, RSNET_OUTPUT, out.types);

@@ -148,12 +148,13 @@ void Softmax(Tensor<cpu, 2, DType> to, const Tensor<cpu, 2, DType>& from) {
     const index_t n = to.size(1);
     if (n == 0) continue;
     const DType most = *std::max_element(x.dptr_, x.dptr_ + n);
-    float sum = 0;
+    using Sum = expr::Sum<DType>;
+    Sum sum = 0;
     for (index_t k = 0; k < n; ++k) {
-      y[k] = static_cast<DType>(std::exp(static_cast<float>(x[k] - most)));
-      sum += static_cast<float>(y[k]);
+      y[k] = static_cast<DType>(std::exp(static_cast<Sum>(x[k] - most)));
+      sum += static_cast<Sum>(y[k]);
     }
-    for (index_t k = 0; k < n; ++k) y[k] = static_cast<DType>(static_cast<float>(y[k]) / sum);
+    for (index_t k = 0; k < n; ++k) y[k] = static_cast<DType>(static_cast<Sum>(y[k]) / sum);
   }
 }
 // The gradient of the cross entropy: the softmax less 1 at the label of every row.

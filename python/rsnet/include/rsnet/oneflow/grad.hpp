@@ -233,6 +233,7 @@ class Gradient : public Context {
     for (const auto& [key, text] : attrs) {
       rsnet::check(host_->node_attr(ctx_, node, key.c_str(), text.c_str()));
     }
+    CountOutputs(op, node);
     for (const std::string& name : op.outputs_) {
       std::string array = name.substr(name.rfind('/') + 1);
       size_t cut = array.rfind('_');
@@ -240,6 +241,24 @@ class Gradient : public Context {
       entries_[name] =
           host_->node_output(ctx_, node, arg.c_str(), std::stoi(array.substr(cut + 1)));
     }
+  }
+  // Says how many arrays an operator of this library has for each output argument, where that is
+  // open.
+  void CountOutputs(const GradOp& op, rsnet_node node) {
+    auto known = known_arguments().find(op.type_);
+    if (known == known_arguments().end()) return;
+    std::vector<int32_t> counts;
+    bool open = false;
+    for (const rsnet::ArgText& arg : known->second->outputs) {
+      const std::string first = op.name_ + "/" + arg.name + "_";
+      int32_t n = 0;
+      while (std::count(op.outputs_.begin(), op.outputs_.end(), first + std::to_string(n)) > 0) ++n;
+      counts.push_back(n > 0 || (arg.flags & RSNET_OPTIONAL) ? n : arg.count);
+      open = open || (arg.flags & (RSNET_OPTIONAL | RSNET_AT_LEAST));
+    }
+    if (!open) return;
+    const std::string text = rsnet::list_text(counts);
+    rsnet::check(host_->node_attr(ctx_, node, "out_counts", text.c_str()));
   }
   void MakeBuiltIn(const GradOp& op, const BuiltIn& builtin,
                    const std::map<std::string, std::string>& attrs) {

@@ -168,6 +168,11 @@ class RunningKernel {
   KernelComputeContext* before_;
 };
 
+// Usual priorities of kernels.
+constexpr int32_t kKernelPriorityFallback = -10;
+constexpr int32_t kKernelPriorityOptimized = 10;
+constexpr int32_t kKernelPriorityExperimental = 100;
+
 class KernelRegistry {
   // A kernel and its state: one for every node or recorded call.
   struct Instance {

@@ -84,12 +84,15 @@ class Maybe<void> {
 #define RSNET_OF_RETURN(ok, what) \
   while (!(ok)) return ::oneflow::Error::CheckFailed() << "Check failed: " << what << " "
 #define CHECK_OR_RETURN(x) RSNET_OF_RETURN((x), #x)
-#define CHECK_EQ_OR_RETURN(a, b) RSNET_OF_RETURN((a) == (b), #a " == " #b)
-#define CHECK_NE_OR_RETURN(a, b) RSNET_OF_RETURN((a) != (b), #a " != " #b)
-#define CHECK_LT_OR_RETURN(a, b) RSNET_OF_RETURN((a) < (b), #a " < " #b)
-#define CHECK_LE_OR_RETURN(a, b) RSNET_OF_RETURN((a) <= (b), #a " <= " #b)
-#define CHECK_GT_OR_RETURN(a, b) RSNET_OF_RETURN((a) > (b), #a " > " #b)
-#define CHECK_GE_OR_RETURN(a, b) RSNET_OF_RETURN((a) >= (b), #a " >= " #b)
+#define RSNET_OF_RETURN_OP(a, op, b, fails)               \
+  while (const auto rsnet_why = ::rsnet::fails((a), (b))) \
+  return ::oneflow::Error::CheckFailed() << "Check failed: " #a " " #op " " #b << *rsnet_why << " "
+#define CHECK_EQ_OR_RETURN(a, b) RSNET_OF_RETURN_OP(a, ==, b, differ)
+#define CHECK_NE_OR_RETURN(a, b) RSNET_OF_RETURN_OP(a, !=, b, equal)
+#define CHECK_LT_OR_RETURN(a, b) RSNET_OF_RETURN_OP(a, <, b, not_less)
+#define CHECK_LE_OR_RETURN(a, b) RSNET_OF_RETURN_OP(a, <=, b, greater)
+#define CHECK_GT_OR_RETURN(a, b) RSNET_OF_RETURN_OP(a, >, b, not_greater)
+#define CHECK_GE_OR_RETURN(a, b) RSNET_OF_RETURN_OP(a, >=, b, less)
 #define CHECK_NOTNULL_OR_RETURN(x) RSNET_OF_RETURN((x) != nullptr, #x " != nullptr")
 #define CHECK_JUST(...) (__VA_ARGS__).GetOrThrow()
 #define JUST(...) (__VA_ARGS__).GetOrThrow()
