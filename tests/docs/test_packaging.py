@@ -225,8 +225,10 @@ def test_names_of_modules_that_are_loaded_at_first_use_are_those_that_they_list(
             names = {name for name, place in written.items() if place == module}
             assert names == set(importlib.import_module(f"rsnet.ndarray.{module}").__all__)
             assert names <= set(dir(getattr(mx.nd, namespace)))
-    names = importlib.import_module("rsnet.symbol._control_flow").__all__
-    assert set(names) == set(mx.sym._CONTROL_FLOW) <= set(dir(mx.sym.contrib))
+    for module in set(mx.sym._WRITTEN.values()):
+        names = {name for name, place in mx.sym._WRITTEN.items() if place == module}
+        assert names == set(importlib.import_module(f"rsnet.symbol.{module}").__all__)
+        assert names <= set(dir(mx.sym.contrib))
 
 
 def test_import_brings_in_nothing_big():

@@ -55,6 +55,15 @@ def test_while_loop_fills_up_with_zeros():
     assert out == [] and states[0].asscalar() == 1
 
 
+def test_a_loop_may_have_no_outputs():
+    def step(i, s):
+        return None, [i + 1, s * 2]
+
+    start = [nd.array([0]), nd.array([1])]
+    out, (i, s) = contrib.while_loop(lambda i, s: i < 4, step, start, max_iterations=9)
+    assert out == [] and (i.asscalar(), s.asscalar()) == (4, 16)
+
+
 def test_cond_runs_one_branch():
     ran = []
     branches = (lambda: ran.append(1) or nd.ones(2), lambda: ran.append(2) or nd.zeros(2))
@@ -102,3 +111,6 @@ def test_special_values():
     assert contrib.isinf(x).asnumpy().tolist() == [0, 1, 1, 0]
     assert contrib.isnan(x).asnumpy().tolist() == [0, 0, 0, 1]
     assert contrib.isfinite(x).asnumpy().tolist() == [1, 0, 0, 0]
+    whole = nd.array([1, 2**31 - 1], dtype="int32")
+    assert contrib.isinf(whole).asnumpy().tolist() == [0, 0]
+    assert contrib.isfinite(whole).asnumpy().tolist() == [1, 1]

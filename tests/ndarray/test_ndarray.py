@@ -293,6 +293,17 @@ def test_reshape_of_the_docs():
         x.reshape((-1, -1))
 
 
+def test_one_element_takes_the_shape_without_axes():
+    x = nd.full((1, 1), 2)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = x.reshape(()) ** 2
+    y.backward()
+    assert x.reshape(()).shape == y.shape == () and x.grad.asnumpy().tolist() == [[4]]
+    with pytest.raises(ValueError, match=r"invalid shape \(\): expected one of 2 elements"):
+        nd.zeros((2,)).reshape(())
+
+
 def test_copies_and_casts():
     x = nd.array([1.7, -2.3, 300])
     assert x.astype("int32").asnumpy().tolist() == [1, -2, 300]

@@ -29,10 +29,14 @@ def test_classes_have_their_probabilities():
 
 
 def test_expected_counts():
-    samples, true, sampled = nd.contrib.rand_zipfian(nd.array([3, 0]), 6, 5)
+    mx.random.seed(4)
+    arrays = nd.contrib.rand_zipfian(nd.array([3, 0]), 6, 5)
+    symbols = mx.sym.Group(mx.sym.contrib.rand_zipfian(mx.sym.var("classes"), 6, 5))
     count = lambda c: 6 * np.log((c + 2) / (c + 1)) / np.log(6)  # noqa: E731
-    np.testing.assert_allclose(true.asnumpy(), count(np.array([3.0, 0.0])))
-    np.testing.assert_allclose(sampled.asnumpy(), count(samples.asnumpy().astype(float)))
+    for samples, true, sampled in (arrays, symbols.eval(classes=nd.array([3, 0]))):
+        assert samples.shape == (6,) and samples.dtype == np.int64
+        np.testing.assert_allclose(true.asnumpy(), count(np.array([3.0, 0.0])))
+        np.testing.assert_allclose(sampled.asnumpy(), count(samples.asnumpy().astype(float)))
 
 
 def test_unique_classes_have_to_exist():

@@ -38,8 +38,8 @@ def _flat(tree: Any, what: str) -> list[NDArray]:
 
 def _stacked(steps: list[Any]) -> Any:
     """What the steps returned, stacked along a new first axis."""
-    first = _flat(steps[0], "output")
     rows = [_flat(step, "output") for step in steps]
+    first = rows[0]
     if any(len(row) != len(first) for row in rows):
         raise ValueError("invalid outputs: expected the same number of arrays from every step")
     return like(steps[0], [op.stack(*column, axis=0) for column in zip(*rows, strict=True)])
@@ -107,7 +107,7 @@ def while_loop(
     cond : callable
         Takes the loop variables; returns an array of one element, or a number.
     func : callable
-        Takes the loop variables; returns outputs, and as many new loop variables.
+        Takes the loop variables; returns outputs (None for none), and as many new loop variables.
     loop_vars : NDArray or list of NDArray
         The first loop variables, at least one.
     max_iterations : int
@@ -150,7 +150,7 @@ def while_loop(
             raise ValueError(
                 f"invalid number of new loop variables {len(new)}: expected {len(states)}"
             )
-        outputs.append(out)
+        outputs.append([] if out is None else out)
         states = new
     last = states if several else states[0]
     if not outputs:
@@ -216,6 +216,10 @@ def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, out: NDArray | No
     return op.take(data, chosen, axis=axis, out=out)
 
 
+def _is_float(data: NDArray) -> bool:
+    return np.issubdtype(np.dtype(data.dtype), np.floating)
+
+
 def isinf(data: NDArray) -> NDArray:
     """1 where an element is infinite, else 0, in data's dtype.
 
@@ -225,7 +229,7 @@ def isinf(data: NDArray) -> NDArray:
     >>> nd.contrib.isinf(nd.array([1, float("-inf"), float("nan")])).asnumpy().tolist()
     [0.0, 1.0, 0.0]
     """
-    return op.abs(data) == np.inf
+    return op.abs(data) == np.inf if _is_float(data) else op.zeros_like(data)
 
 
 def isfinite(data: NDArray) -> NDArray:
@@ -237,7 +241,7 @@ def isfinite(data: NDArray) -> NDArray:
     >>> nd.contrib.isfinite(nd.array([1, float("-inf"), float("nan")])).asnumpy().tolist()
     [1.0, 0.0, 0.0]
     """
-    return op.abs(data) < np.inf
+    return op.abs(data) < np.inf if _is_float(data) else op.ones_like(data)
 
 
 def isnan(data: NDArray) -> NDArray:

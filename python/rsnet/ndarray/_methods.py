@@ -204,12 +204,14 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
     if kwargs:
         raise TypeError(f"reshape() got unexpected keyword arguments {sorted(kwargs)}")
     codes = _indexing.whole_numbers(shape, "shape")
-    if not codes:
-        raise ValueError("reshape: invalid shape (): expected one extent at least")
+    if not codes and self.size != 1:
+        raise ValueError(f"reshape: invalid shape (): expected one of {self.size} elements")
     target = reshape_codes(self.shape, codes, reverse)
     if int(np.prod(target, dtype=np.int64)) != self.size:
         raise MXValueError(f"reshape: invalid shape {codes}: expected one of {self.size} elements")
     if _is_recorded(self):
+        if not target:
+            return _core.invoke("_np_reshape", [self], [("newshape", ())])
         return op.Reshape(self, shape=target)
     return self._reshaped(target)
 

@@ -37,8 +37,9 @@ if TYPE_CHECKING:  # stubs of what `__getattr__` makes
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 
 
-# Of `contrib` beside operators; loaded at first use.
-_CONTROL_FLOW = ("cond", "foreach", "while_loop")
+# Of `contrib` beside operators, with their modules; loaded at first use.
+_WRITTEN = dict.fromkeys(("cond", "foreach", "while_loop"), "_control_flow")
+_WRITTEN["rand_zipfian"] = "_contrib"
 
 
 class _Namespace(ModuleType):
@@ -52,8 +53,8 @@ class _Namespace(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         namespace = self.__name__.rpartition(".")[2]
-        if name in _CONTROL_FLOW and namespace == "contrib":
-            found = getattr(_import_on_demand(f"{__package__}._control_flow"), name)
+        if name in _WRITTEN and namespace == "contrib":
+            found = getattr(_import_on_demand(f"{__package__}.{_WRITTEN[name]}"), name)
             setattr(self, name, found)
             return found
         for prefix in self._prefixes:
@@ -64,7 +65,7 @@ class _Namespace(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = [name for name in vars(self) if not name.startswith("_")]
-        names += _CONTROL_FLOW if self.__name__.endswith(".contrib") else ()
+        names += _WRITTEN if self.__name__.endswith(".contrib") else ()
         names += [
             name[len(prefix) :]
             for name in _registry.names()
