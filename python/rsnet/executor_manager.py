@@ -1,4 +1,4 @@
-"""Data-parallel training before modules: `DataParallelExecutorManager`."""
+"""Data-parallel training before modules: `DataParallelExecutorManager` and its groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from ._mxnet_names import module_getattr
 from .io import DataDesc
-from .module.executor_group import DataParallelExecutorGroup, split_batch
+from .module.executor_group import DataParallelExecutorGroup as _Group
+from .module.executor_group import split_batch
 from .ndarray import NDArray
 
 __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
@@ -34,6 +35,93 @@ def _check_arguments(symbol: Any) -> None:
         double = sorted({name for name in names if names.count(name) > 1})
         if double:
             raise ValueError(f"invalid {what} name '{double[0]}': expected it once in {names}")
+
+
+class DataParallelExecutorGroup:
+    """Executors of one symbol on several devices.
+
+    Parameters
+    ----------
+    sym : Symbol
+    arg_names, param_names : list of str
+        All arguments, and those that are parameters.
+    ctx : list of Context
+    slices : list of slice
+        The rows of a batch that each device takes.
+    train_data : DataIter or DataBatch
+        Its shapes are those of the executors.
+    shared_group : DataParallelExecutorGroup, optional
+        The parameters and the memory are its own.
+
+    Attributes
+    ----------
+    group : rsnet.module.executor_group.DataParallelExecutorGroup
+        The same as modules have it.
+    """
+
+    def __init__(
+        self,
+        sym: Any,
+        arg_names: Sequence[str],
+        param_names: Sequence[str],
+        ctx: Sequence[Any],
+        slices: Sequence[slice],
+        train_data: Any,
+        shared_group: DataParallelExecutorGroup | None = None,
+    ) -> None:
+        _check_arguments(sym)
+        if len(slices) != len(ctx):
+            raise ValueError(f"invalid slices {slices!r}: expected {len(ctx)}, one a device")
+        self.arg_names, self.param_names = list(arg_names), list(param_names)
+        self.aux_names, self.slices = sym.list_auxiliary_states(), list(slices)
+        data, label = (
+            [DataDesc(*d) if isinstance(d, tuple) else d for d in descs or []]
+            for descs in (train_data.provide_data, train_data.provide_label)
+        )
+        shared: _Group | None = None if shared_group is None else shared_group.group
+        self.group: _Group = _Group(
+            sym, list(ctx), [rows.stop - rows.start for rows in slices], data, label or None,
+            self.param_names, True, False, shared,
+        )  # fmt: skip
+        self._batch: Any = None
+
+    @property
+    def train_execs(self) -> list[Any]:
+        """The executors, one a device."""
+        return self.group.execs
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """The arrays of each parameter, one a device."""
+        return self.group.param_arrays
+
+    @property
+    def grad_arrays(self) -> list[list[NDArray | None]]:
+        """The gradients of each parameter, one a device."""
+        return self.group.grad_arrays
+
+    @property
+    def aux_arrays(self) -> list[list[NDArray]]:
+        """The arrays of each auxiliary state, one a device."""
+        return self.group.aux_arrays
+
+    def load_data_batch(self, data_batch: Any) -> None:
+        """Keeps a batch for `forward`."""
+        self._batch = data_batch
+
+    def forward(self, is_train: bool = False) -> None:
+        """Computes the outputs of the batch that was loaded last."""
+        if self._batch is None:
+            raise AssertionError("forward: call load_data_batch first")
+        self.group.forward(self._batch, is_train)
+
+    def backward(self) -> None:
+        """Computes the gradients."""
+        self.group.backward()
+
+    def update_metric(self, metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+        """Updates a metric by the outputs of the last forward."""
+        self.group.update_metric(metric, labels, pre_sliced)
 
 
 class DataParallelExecutorManager:
@@ -85,29 +173,25 @@ class DataParallelExecutorManager:
                 f"invalid work_load_list {list(work_load_list)}: expected {len(ctx)} numbers, "
                 "one for each device"
             )
-        _check_arguments(symbol)
         self.symbol, self.ctx, self.sym_gen = symbol, list(ctx), sym_gen
         self.logger = logging if logger is None else logger
-        self.work_load_list = work_load_list
         self.arg_names = list(arg_names or symbol.list_arguments())
         self.aux_names = list(aux_names or symbol.list_auxiliary_states())
         given = {desc[0] for desc in (*train_data.provide_data, *(train_data.provide_label or []))}
         self.param_names = list(param_names or [n for n in self.arg_names if n not in given])
-        self._first = self._group(symbol, train_data.provide_data, train_data.provide_label)
+        rows = train_data.provide_data[0][1][0]
+        self.slices = split_batch(rows, work_load_list or [1] * len(self.ctx))
+        self._first = self._group_of(symbol, train_data)
         self._groups = {getattr(train_data, "default_bucket_key", None): self._first}
         self._current = self._first
-        self._batch: Any = None
         self._monitor: Any = None
 
-    def _group(
-        self, symbol: Any, data: Any, label: Any, shared: DataParallelExecutorGroup | None = None
+    def _group_of(
+        self, symbol: Any, train_data: Any, shared: DataParallelExecutorGroup | None = None
     ) -> DataParallelExecutorGroup:
-        descs = [
-            [DataDesc(*d) if isinstance(d, tuple) else d for d in x or []] for x in (data, label)
-        ]
         return DataParallelExecutorGroup(
-            symbol, self.ctx, self.work_load_list, descs[0], descs[1] or None, self.param_names,
-            True, False, shared,
+            symbol, symbol.list_arguments(), self.param_names, self.ctx, self.slices, train_data,
+            shared,
         )  # fmt: skip
 
     def install_monitor(self, monitor: Any) -> None:
@@ -116,15 +200,15 @@ class DataParallelExecutorManager:
             raise NotImplementedError(
                 "install_monitor: expected no sym_gen, which makes executors on demand"
             )
-        self._first.install_monitor(monitor)
+        self._first.group.install_monitor(monitor)
 
     def set_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
         """Copies values to the parameters of every device."""
-        self._first.set_params(arg_params, aux_params)
+        self._first.group.set_params(arg_params, aux_params)
 
     def copy_to(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
         """Fills the given dicts with the mean over devices of every parameter."""
-        self._first.get_params(arg_params, aux_params)
+        self._first.group.get_params(arg_params, aux_params)
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
@@ -146,18 +230,14 @@ class DataParallelExecutorManager:
         if self.sym_gen is not None:
             key = data_batch.bucket_key
             if key not in self._groups:
-                self._groups[key] = self._group(
-                    self.sym_gen(key), data_batch.provide_data, data_batch.provide_label,
-                    self._first,
-                )  # fmt: skip
+                symbol = self.sym_gen(key)
+                self._groups[key] = self._group_of(symbol, data_batch, self._first)
             self._current = self._groups[key]
-        self._batch = data_batch
+        self._current.load_data_batch(data_batch)
 
     def forward(self, is_train: bool = False) -> None:
         """Computes the outputs of the batch that was loaded last."""
-        if self._batch is None:
-            raise AssertionError("DataParallelExecutorManager.forward: call load_data_batch first")
-        self._current.forward(self._batch, is_train)
+        self._current.forward(is_train)
 
     def backward(self) -> None:
         """Computes the gradients."""

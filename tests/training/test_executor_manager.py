@@ -57,6 +57,36 @@ def test_misuse_of_the_manager():
         mx.executor_manager._check_arguments(twice)
 
 
+def test_a_group_by_itself_computes_gradients():
+    net, data = network(), batches()
+    names = net.list_arguments()
+    group = mx.executor_manager.DataParallelExecutorGroup(
+        net,
+        names,
+        ["fc_weight", "fc_bias"],
+        [mx.cpu(0), mx.cpu(1)],
+        [slice(0, 2), slice(2, 8)],
+        data,
+    )
+    batch = next(data)
+    with pytest.raises(AssertionError, match="call load_data_batch first"):
+        group.forward()
+    group.load_data_batch(batch)
+    group.forward(is_train=True)
+    group.backward()
+    assert [exe.outputs[0].shape for exe in group.train_execs] == [(2, 2), (6, 2)]
+    whole = net.simple_bind(mx.cpu(), data=(8, 4))
+    whole.forward(is_train=True, data=batch.data[0], softmax_label=batch.label[0])
+    whole.backward()
+    for grads, name in zip(group.grad_arrays, group.param_names, strict=True):
+        total = sum(g.asnumpy() for g in grads)
+        np.testing.assert_allclose(total, whole.grad_dict[name].asnumpy(), rtol=1e-5)
+    with pytest.raises(ValueError, match="invalid slices .* expected 2, one a device"):
+        mx.executor_manager.DataParallelExecutorGroup(
+            net, names, ["fc_weight"], [mx.cpu(0), mx.cpu(1)], [slice(0, 8)], data
+        )
+
+
 def test_rows_of_devices():
     assert mx.executor_manager._split_input_slice(8, [1, 3]) == [slice(0, 2), slice(2, 8)]
 
@@ -108,6 +138,11 @@ def test_metrics_are_written_for_tensorboard(monkeypatch, tmp_path):
 def test_without_a_writer_the_callback_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(mx.contrib.tensorboard, "WRITERS", ("no_such_writer",))
     with pytest.raises(ImportError, match="pip install tensorboardX"):
+        mx.contrib.tensorboard.LogMetricsCallback(str(tmp_path))
+    (tmp_path / "broken_writer.py").write_text("import no_such_package")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(mx.contrib.tensorboard, "WRITERS", ("broken_writer",))
+    with pytest.raises(ImportError, match="broken_writer cannot be imported.*no_such_package"):
         mx.contrib.tensorboard.LogMetricsCallback(str(tmp_path))
 
 

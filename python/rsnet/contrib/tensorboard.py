@@ -12,15 +12,18 @@ WRITERS = ("tensorboardX", "torch.utils.tensorboard", "mxboard")
 
 
 def _writer(logging_dir: str) -> Any:
+    broken = ""
     for name in WRITERS:
         try:
             module = importlib.import_module(name)
-        except ImportError:
+        except ImportError as error:
+            if error.name not in (name, name.partition(".")[0]):  # it lacks a package itself
+                broken += f"; {name} cannot be imported: {error}"
             continue
         return module.SummaryWriter(logging_dir)
     raise ImportError(
         f"LogMetricsCallback: expected a package that writes TensorBoard's files, one of: "
-        f"{', '.join(WRITERS)} (pip install tensorboardX)"
+        f"{', '.join(WRITERS)} (pip install tensorboardX){broken}"
     )
 
 
