@@ -1,7 +1,10 @@
 """Arrays in files and pickles."""
 
+import io
+import os
 import pickle
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 import rsnet as mx
 from rsnet import nd
+from rsnet.ndarray import _io
 
 
 def test_file_bytes(tmp_path):
@@ -64,10 +68,41 @@ def test_array_files_from_strangers(at, byte):
     broken = bytearray(good)
     broken[at] = byte
     for data in (bytes(broken), good[:at]):
-        try:
-            nd.load_frombuffer(data)
-        except mx.MXNetError:
-            pass
+        found = []
+        for reader in (_io._Reader(data, "name"), opened(data, len(data))):
+            try:
+                loaded = _io._parse(reader)
+                found.append([None if x is None else x.asnumpy().tobytes() for x in loaded])
+            except mx.MXNetError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+
+
+def opened(data, size):
+    """A reader of a file with these bytes, which was `size` bytes long when it was opened."""
+    return _io._FileReader(io.BufferedReader(io.BytesIO(data)), size, "name")
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path):
+    path = tmp_path / "a"
+    nd.save(path, [nd.ones((100,)), nd.ones((1, 3))[0:0]])
+    data = path.read_bytes()
+    with pytest.raises(mx.MXNetError, match="expected 400 bytes, the file ended after 40"):
+        _io._parse(opened(data[: data.index(struct.pack("<f", 1)) + 40], len(data)))
+    with pytest.raises(mx.MXNetError, match="names: expected 8 bytes, the file ended after 0"):
+        _io._parse(opened(data[:-8], len(data)))
+    assert [x.shape for x in _io._parse(opened(data, len(data)))] == [(100,), (0, 3)]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_arrays_from_a_pipe(tmp_path):
+    path, pipe = tmp_path / "a", tmp_path / "pipe"
+    nd.save(path, {"x": nd.arange(5)})
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[path.read_bytes()])
+    writer.start()
+    assert nd.load(pipe)["x"].asnumpy().tolist() == [0, 1, 2, 3, 4]
+    writer.join()
 
 
 def test_what_save_refuses(tmp_path):

@@ -8,6 +8,7 @@ written, or V3.
 from __future__ import annotations
 
 import io
+import math
 import os
 import struct
 from typing import Any
@@ -47,17 +48,27 @@ class _Reader:
 
     def __init__(self, data: Any, name: str) -> None:
         self.data, self.at, self.name = memoryview(data), 0, name
+        self.size = len(self.data)
 
     def fail(self, what: str) -> MXNetError:
         return MXNetError(f"Invalid NDArray file format: {self.name}, at byte {self.at}: {what}")
 
-    def take(self, count: int, what: str) -> memoryview:
-        if count < 0 or self.at + count > len(self.data):
-            left = len(self.data) - self.at
+    def check(self, count: int, what: str) -> None:
+        """An error unless so many bytes are left."""
+        if count < 0 or self.at + count > self.size:
+            left = self.size - self.at
             raise self.fail(f"{what}: expected {count} bytes, {left} are left")
+
+    def take(self, count: int, what: str) -> Any:
+        self.check(count, what)
         piece = self.data[self.at : self.at + count]
         self.at += count
         return piece
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """Takes the elements of an array."""
+        data = self.take(_bytes_of(shape, dtype), f"data of shape {shape} {dtype}")
+        return _core.copy_numpy(np.frombuffer(data, dtype).reshape(shape))
 
     def numbers(self, form: str, count: int, what: str) -> tuple[Any, ...]:
         return struct.unpack(f"<{count}{form}", self.take(count * struct.calcsize(form), what))
@@ -100,13 +111,40 @@ class _Reader:
         flag = self.number("i", "dtype")
         if not 0 <= flag < len(_DTYPES):
             raise self.fail(f"invalid dtype flag {flag}: expected 0 to {len(_DTYPES) - 1}")
-        dtype = np.dtype(_DTYPES[flag])
-        count = 1
-        for d in shape:
-            count *= d
-        data = self.take(count * dtype.itemsize, f"data of shape {shape} {dtype}")
-        values = np.frombuffer(data, dtype).reshape(shape)
-        return _core.copy_numpy(values)
+        return self.array(shape, _DTYPES[flag])
+
+
+class _FileReader(_Reader):
+    """Takes them from a file, the elements of arrays to where they stay."""
+
+    def __init__(self, file: io.BufferedReader, size: int, name: str) -> None:
+        super().__init__(b"", name)
+        self.file, self.size = file, size
+
+    def take(self, count: int, what: str) -> Any:
+        self.check(count, what)
+        piece = self.file.read(count)
+        self.count(len(piece), count, what)
+        return piece
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> NDArray:
+        count, what = _bytes_of(shape, dtype), f"data of shape {shape} {dtype}"
+        self.check(count, what)
+        array = _core.empty(shape, dtype=dtype)
+        if count:
+            values = _core.numpy_over(array, True).reshape(-1).view(np.uint8)
+            self.count(self.file.readinto(values.data), count, what)
+        return array
+
+    def count(self, got: int, wanted: int, what: str) -> None:
+        """Counts bytes that were read; an error if the file has become shorter meanwhile."""
+        if got < wanted:
+            raise self.fail(f"{what}: expected {wanted} bytes, the file ended after {got}")
+        self.at += wanted
+
+
+def _bytes_of(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def save(fname: Any, data: Any) -> None:
@@ -176,21 +214,14 @@ def load(fname: Any) -> Any:
     array([1., 1.], dtype=float32)
     >>> folder.cleanup()
     """
+    name = os.fspath(fname)
     try:
-        with open(fname, "rb", buffering=0) as file:
-            data = _contents(file)
+        with open(fname, "rb") as file:
+            if size := os.fstat(file.fileno()).st_size:
+                return _parse(_FileReader(file, size, name))
+            return _parse(_Reader(file.read(), name))  # of what has no size, like a pipe
     except OSError as error:
         raise file_error("cannot read", fname, error) from error
-    return _parse(data, os.fspath(fname))
-
-
-def _contents(file: io.FileIO) -> Any:
-    """All bytes of an unbuffered file, in memory of NumPy: the system maps it in large pages."""
-    data, filled = np.empty(os.fstat(file.fileno()).st_size, np.uint8), 0
-    while filled < len(data) and (count := file.readinto(data[filled:].data)):
-        filled += count
-    rest = file.read()  # of what has no size, like a pipe, and of a file that grew
-    return data[:filled] if not rest else data[:filled].tobytes() + rest
 
 
 def load_frombuffer(buf: Any) -> Any:
@@ -209,18 +240,17 @@ def load_frombuffer(buf: Any) -> Any:
     """
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise TypeError(f"invalid buf: expected bytes, got {type(buf).__name__}")
-    return _parse(buf, "buffer")
+    return _parse(_Reader(buf, "buffer"))
 
 
-def _parse(data: Any, name: str) -> Any:
-    reader = _Reader(data, name)
+def _parse(reader: _Reader) -> Any:
     magic, _ = reader.numbers("Q", 2, "header")
     if magic != _FILE:
         raise reader.fail(f"the file begins with {magic:#x}, expected {_FILE:#x}")
     count = reader.number("Q", "number of arrays")
-    if count > len(data):
+    if count > reader.size:
         raise reader.fail(
-            f"invalid number of arrays {count}: expected at most {len(data)}, as of bytes"
+            f"invalid number of arrays {count}: expected at most {reader.size}, as of bytes"
         )
     arrays = [reader.record() for _ in range(count)]
     n_names = reader.number("Q", "number of names")
