@@ -175,7 +175,7 @@ impl Operator for Which {
     ];
 }
 
-/// Adds to its first output by itself, and leaves the second alone where nobody wants it.
+/// Adds to its first output by itself, and skips the second if it is not requested.
 struct Requests;
 
 impl Operator for Requests {

@@ -46,7 +46,7 @@ fn size(tensor: &abi::Tensor) -> usize {
 
 fn shape(tensor: &abi::Tensor) -> &[i64] {
     match tensor.ndim {
-        // SAFETY: rsnet passes so many extents, which live as long as the tensor.
+        // SAFETY: rsnet passes `ndim` extents, which live as long as the tensor.
         1.. => unsafe { from_raw_parts(tensor.shape, tensor.ndim as usize) },
         _ => &[],
     }
@@ -203,7 +203,7 @@ impl<'a> Call<'a> {
     pub fn input<T: Element>(&self, i: usize) -> Result<&'a [T]> {
         let Some(place) = self.place::<T>(abi::INPUT, i)? else { return Ok(&[]) };
         self.lend(place, false, &format!("input {i}"))?;
-        // SAFETY: rsnet passes a block of so many elements, and nothing writes to it.
+        // SAFETY: rsnet passes a block of `place.1` elements, and nothing writes to it.
         Ok(unsafe { from_raw_parts(place.0, place.1) })
     }
 
@@ -211,7 +211,7 @@ impl<'a> Call<'a> {
     pub fn output<T: Element>(&self, i: usize) -> Result<&'a mut [T]> {
         let Some(place) = self.place::<T>(abi::OUTPUT, i)? else { return Ok(&mut []) };
         self.lend(place, true, &format!("output {i}"))?;
-        // SAFETY: rsnet passes a block of so many elements, and nothing else refers to it.
+        // SAFETY: rsnet passes a block of `place.1` elements, and nothing else refers to it.
         Ok(unsafe { from_raw_parts_mut(place.0, place.1) })
     }
 
@@ -246,7 +246,7 @@ impl<'a> Call<'a> {
         }
         let place = (self.args.tmp.cast::<MaybeUninit<u8>>(), bytes);
         self.lend(place, true, "temporary space")?;
-        // SAFETY: rsnet passes so many bytes, to which nothing else refers.
+        // SAFETY: rsnet passes `place.1` bytes, to which nothing else refers.
         Ok(unsafe { from_raw_parts_mut(place.0, place.1) })
     }
 
@@ -257,18 +257,18 @@ impl<'a> Call<'a> {
         if at.is_null() { Err(String::new()) } else { Ok(at) }
     }
 
-    /// So many elements of temporary space, all zero.
+    /// `n` elements of temporary space, all zero.
     pub fn temp<T: Element>(&self, n: usize) -> Result<&'a mut [T]> {
         if n == 0 {
             return Ok(&mut []);
         }
         if self.args.device.device_type != abi::CPU {
-            return Err("the memory is on a device, whose addresses temp_address tells".into());
+            return Err("the memory is on a device, whose addresses temp_address returns".into());
         }
         let bytes = n.checked_mul(size_of::<T>()).filter(|b| isize::try_from(*b).is_ok());
         let bytes = bytes.ok_or_else(|| format!("{n} elements of temporary space are too many"))?;
         let at = self.temp_address(bytes)?.cast::<T>();
-        // SAFETY: rsnet passes so many bytes, aligned to 64, to which nothing else refers.
+        // SAFETY: rsnet passes `bytes` bytes, aligned to 64, to which nothing else refers.
         unsafe {
             at.write_bytes(0, n);
             Ok(from_raw_parts_mut(at, n))

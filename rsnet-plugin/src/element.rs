@@ -6,8 +6,8 @@ use half::f16;
 /// A dtype as DLPack writes it: `DType::F32` and so on.
 pub type DType = DTypeCode;
 
-/// A type of elements. Every pattern of its bits is a value, since kernels may read memory that
-/// nobody has written.
+/// A type of elements. Every pattern of its bits is a value, since kernels may read memory
+/// before it is written.
 ///
 /// # Safety
 /// That is so, and the type has the layout of elements of this dtype.

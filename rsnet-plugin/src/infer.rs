@@ -20,7 +20,7 @@ impl<'a> Known<'a> {
         if n == 0 {
             return Some(&[]);
         }
-        // SAFETY: rsnet keeps so many extents until the callback returns, unchanged.
+        // SAFETY: rsnet keeps `n` extents unchanged until the callback returns.
         Some(unsafe { std::slice::from_raw_parts(self.tensor.shape, n) })
     }
 

@@ -141,7 +141,7 @@ unsafe extern "C-unwind" fn create_state<O: Operator>(
 /// # Safety
 /// Called by rsnet once, with what `create_state` made.
 unsafe extern "C-unwind" fn destroy_state(state: *mut c_void) {
-    // SAFETY: the caller's promise. A panic has nobody to be reported to.
+    // SAFETY: the caller's promise. A panic cannot be reported here.
     let _ =
         catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(state.cast::<State>()) })));
 }

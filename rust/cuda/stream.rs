@@ -399,7 +399,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The stream's thread: calls what is to be called, and takes marks off one by one as long as
+    /// The stream's thread: makes the calls that are due, and takes marks off one by one as long as
     /// one of them is wanted. One by one, so that a fault is found at the work that caused it.
     fn serve(&self) {
         let mut state = self.state.lock();

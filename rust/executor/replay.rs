@@ -3,7 +3,7 @@
 //! What a step launches is the same in every run of its program if it computes on a device by a
 //! kernel of CUDA source, keeps no state, draws no random numbers, and its operands are those of
 //! the program. Consecutive steps of this kind are a [`Run`]. Its first passes issue every launch
-//! by itself, which loads functions and tells errors with operator and node; a later one records
+//! by itself, which loads functions and names operator and node in errors; a later one records
 //! them, and from then on a pass issues the recording. Temporary space of recorded launches stays
 //! theirs.
 //!

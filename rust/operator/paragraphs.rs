@@ -52,7 +52,7 @@ pub fn wrapped(text: &str, width: usize) -> String {
     out.join("\n")
 }
 
-/// The lines of a paragraph, filled anew if one is too long.
+/// The lines of a paragraph, filled again if one is too long.
 fn filled(lines: &[&str], width: usize) -> Vec<String> {
     if lines.iter().all(|line| line.chars().count() <= width) {
         return lines.iter().map(|&line| line.to_owned()).collect();

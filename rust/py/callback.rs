@@ -73,8 +73,8 @@ pub struct OperatorCall {
 }
 
 impl OperatorCall {
-    /// Ends the call without running it, as at exit: its results were not computed, and nobody is
-    /// told.
+    /// Ends the call without running it, as at exit: its results were not computed, and
+    /// no wait raises that.
     pub fn skip(self) {
         (self.done)(Err(Error::execution("skipped at exit").inherited()));
     }

@@ -276,7 +276,7 @@ impl<M: Managed> Drop for Imported<M> {
     }
 }
 
-/// The capsule of an object. One on a CUDA device is told the stream that will use the memory.
+/// The capsule of an object. A producer on a CUDA device gets the stream that will use the memory.
 fn exported<'py>(source: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = source.py();
     let place = match source.hasattr("__dlpack_device__")? {

@@ -104,7 +104,7 @@ fn new_variable() -> Variable {
 /// ------
 /// TypeError
 ///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
-///     generator; ``ctx`` is no context, or something else than a variable is in a list.
+///     generator; ``ctx`` is not a context, or a list holds something other than variables.
 /// ValueError
 ///     A variable is named twice, both read and written, or deleted; too many variables; an unknown
 ///     ``prop``, a ``priority`` out of range.

@@ -254,7 +254,7 @@ fn row(view: &View) -> View {
 
 fn splits(registry: &Registry) -> Vec<OpDef> {
     let notes =
-        "At ``indices``, of which the first is 0, or into so many equal ``sections``. Any dtype.";
+        "At ``indices``, of which the first is 0, or into ``sections`` equal parts. Any dtype.";
     let split = original(registry, "_split_v2");
     let deep = split.renamed("_npi_dsplit").taking(|p: &SplitV2Param| Ok(along(p, 2))).doc(&text(
         "The array cut along the third axis.",

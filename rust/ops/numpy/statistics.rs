@@ -387,8 +387,8 @@ fn percentile_operator() -> OpDef {
             names[..arrays].to_vec()
         })
         .doc(&text(
-            "Percentiles over the given axes: what so many of 100 parts of the elements do not \
-             exceed.",
+            "Percentiles over the given axes: the ``q``-th is not exceeded by ``q`` of 100 \
+             elements.",
             "The output has the axes of ``q``, then those that stay. Between two elements stands \
              what ``interpolation`` says. Any dtype; the output is float64 for float64, else \
              float32. Percentiles outside of 0 to 100 are an error.",
