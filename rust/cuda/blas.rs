@@ -75,9 +75,9 @@ pub struct Matrix {
     pub transposed: bool,
 }
 
-/// `c = a b`, or `c += a b`, for stacks of matrices in the order of Fortran: `a` gives `m` rows,
-/// `b` gives `n` columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `c = alpha a b`, or `c += alpha a b`, for stacks of matrices in the order of Fortran: `a` gives
+/// `m` rows, `b` gives `n` columns.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
     pub dtype: DType,
     pub m: i64,
@@ -87,6 +87,7 @@ pub struct Gemm {
     pub a: Matrix,
     pub b: Matrix,
     pub c: Matrix,
+    pub alpha: f64,
     pub add: bool,
 }
 
@@ -183,9 +184,8 @@ impl Blas {
     unsafe fn multiply_by(&self, handle: Handle, gemm: &Gemm) -> Result<bool> {
         let Some((of, sums)) = types(gemm.dtype) else { return Ok(false) };
         // Factors of the product and of what is there, in the type of the sums.
-        let (one, there) = (1.0f64, f64::from(u8::from(gemm.add)));
-        let single = [one as f32, there as f32];
-        let double = [one, there];
+        let double = [gemm.alpha, f64::from(u8::from(gemm.add))];
+        let single = double.map(|factor| factor as f32);
         let factors: [*const c_void; 2] = match gemm.dtype {
             DType::F64 => [(&raw const double[0]).cast(), (&raw const double[1]).cast()],
             _ => [(&raw const single[0]).cast(), (&raw const single[1]).cast()],

@@ -270,6 +270,7 @@ impl Launcher for Issuing<'_> {
             a: of(&product.b),
             b: of(&product.a),
             c: of(&product.c),
+            alpha: product.alpha,
             add: product.add,
         };
         match self.records {

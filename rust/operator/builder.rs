@@ -39,9 +39,16 @@ impl OpDef {
         self
     }
 
-    /// Fixed inputs with their documentation.
+    /// Fixed inputs with their documentation. Kernels that there are already, under other names of
+    /// as many inputs, read the new ones.
     pub fn inputs_are(mut self, inputs: &[(&str, &str)]) -> Self {
         let names: Vec<String> = inputs.iter().map(|i| i.0.to_owned()).collect();
+        let known: Vec<String> = self.input_docs.iter().map(|i| i.name.clone()).collect();
+        if known != names && known.len() == names.len() {
+            for kernel in &mut self.kernels {
+                Arc::make_mut(kernel).rename_tensors(&known, &names);
+            }
+        }
         self.input_names = Listed::fixed(&names);
         self.input_docs(inputs)
     }

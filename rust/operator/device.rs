@@ -75,8 +75,8 @@ pub struct Rows {
     pub transposed: bool,
 }
 
-/// `c = a b`, or `c += a b`, for `stacks` row-major matrices of one dtype: (m, depth) and
-/// (depth, n), before what is transposed is.
+/// `c = alpha a b`, or `c += alpha a b`, for `stacks` row-major matrices of one dtype: (m, depth)
+/// and (depth, n), before what is transposed is.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixProduct {
     pub dtype: DType,
@@ -87,6 +87,7 @@ pub struct MatrixProduct {
     pub a: Rows,
     pub b: Rows,
     pub c: Rows,
+    pub alpha: f64,
     pub add: bool,
 }
 
@@ -329,6 +330,19 @@ impl Kernel {
             skips_null: true,
             asks: None,
             tells: None,
+        }
+    }
+
+    /// Calls tensors by other names, in the kernel's condition and in what its functions depend on.
+    pub fn rename_tensors(&mut self, from: &[String], to: &[String]) {
+        let named = |name: &mut String| {
+            if let Some(i) = from.iter().position(|known| known == name) {
+                name.clone_from(&to[i]);
+            }
+        };
+        self.matches.for_each_tensor(&named);
+        if let Body::Device(kernel) = &mut self.body {
+            Arc::make_mut(kernel).types.iter_mut().for_each(|t| named(&mut t.tensor));
         }
     }
 

@@ -239,6 +239,19 @@ impl Match {
 }
 
 impl Match {
+    /// Calls `f` on every name of a tensor.
+    pub fn for_each_tensor(&mut self, f: &impl Fn(&mut String)) {
+        match self {
+            Match::DTypeOf(name, _) | Match::RankOf(name, _, _) => f(name),
+            Match::And(a, b) | Match::Or(a, b) => {
+                a.for_each_tensor(f);
+                b.for_each_tensor(f);
+            }
+            Match::Not(a) => a.for_each_tensor(f),
+            Match::Always | Match::Device(_) | Match::Attr(..) => {}
+        }
+    }
+
     /// The condition with the truth of each of its parts: `(device == cpu [true] & ~always
     /// [true])`.
     pub fn explain(&self, facts: &MatchFacts<'_>) -> String {

@@ -438,6 +438,19 @@ fn empty_cache(py: Python<'_>, ctx: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
+/// Most bytes that the pool of a device may hold; None without a limit.
+#[pyfunction]
+fn memory_limit(py: Python<'_>, ctx: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    Ok(runtime().pool_of(device_or_host(Some(ctx))?).py(py)?.limit())
+}
+
+/// Sets the most bytes that the pool of a device may hold.
+#[pyfunction]
+fn set_memory_limit(py: Python<'_>, ctx: &Bound<'_, PyAny>, limit: Option<usize>) -> PyResult<()> {
+    runtime().pool_of(device_or_host(Some(ctx))?).py(py)?.set_limit(limit);
+    Ok(())
+}
+
 fn device_or_host(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<crate::Context> {
     ctx.map_or(Ok(crate::Context::default()), |ctx| context_arg(Some(ctx)))
 }
@@ -447,6 +460,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
     }
-    add!(waitall, memory_usage, empty_cache);
+    add!(waitall, memory_usage, memory_limit, set_memory_limit, empty_cache);
     Ok(())
 }

@@ -32,6 +32,8 @@ struct Inner {
     /// may still be in a cache. With each, what the source said when it was given back.
     free: Vec<Vec<(usize, u64)>>,
     usage: Usage,
+    /// Most bytes that may be used or cached.
+    limit: Option<usize>,
 }
 
 /// Where a pool takes memory that it does not have.
@@ -237,9 +239,21 @@ impl Pool {
         inner.free[class_index(class_bytes)].push((ptr as usize, ticket));
     }
 
-    /// Memory from the source; if it has none, cached memory is released first.
+    /// Memory from the source; if it has none, or if there would be more than the limit, cached
+    /// memory is released first. The bytes are counted already.
     fn fresh(&self, bytes: usize, class_bytes: usize) -> Result<*mut u8> {
         let source = &self.0.source;
+        {
+            let mut inner = self.0.inner.lock();
+            let Inner { usage, limit, .. } = *inner;
+            if limit.is_some_and(|most| usage.used_bytes + usage.cached_bytes > most) {
+                self.0.release(&mut inner);
+                if limit.is_some_and(|most| usage.used_bytes > most) {
+                    drop(inner);
+                    return Err(self.refuse(bytes, class_bytes, None));
+                }
+            }
+        }
         let mut made = source.allocate(class_bytes);
         if made.as_ref().is_ok_and(|ptr| ptr.is_null()) {
             self.release_cached();
@@ -262,7 +276,10 @@ impl Pool {
             true => no_memory(bytes),
             false => {
                 let used = inner.usage.used_bytes;
-                let text = format!("{context}: cannot allocate {bytes} bytes: {used} are in use");
+                let bound = inner.limit.map(|most| format!(" of a limit of {most}"));
+                let bound = bound.unwrap_or_default();
+                let text =
+                    format!("{context}: cannot allocate {bytes} bytes: {used} are in use{bound}");
                 Error::new(ErrorKind::Memory, text)
             }
         })
@@ -271,6 +288,16 @@ impl Pool {
     /// Current sizes.
     pub fn usage(&self) -> Usage {
         self.0.inner.lock().usage
+    }
+
+    /// Most bytes that may be used or cached, if there is such a limit.
+    pub fn limit(&self) -> Option<usize> {
+        self.0.inner.lock().limit
+    }
+
+    /// Sets the limit; what is beyond it and cached is released by the next allocation.
+    pub fn set_limit(&self, limit: Option<usize>) {
+        self.0.inner.lock().limit = limit;
     }
 
     /// Returns cached memory to the system.
@@ -323,6 +350,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_limit_releases_what_is_cached_before_it_refuses() {
+        let pool = Pool::default();
+        pool.set_limit(Some(3 << 20));
+        drop(pool.alloc(2 << 20).expect("below the limit"));
+        let held = pool.alloc((2 << 20) + (1 << 19)).expect("in place of what was cached");
+        assert_eq!(pool.usage().cached_bytes, 0);
+        assert!(pool.alloc(1 << 20).is_err());
+        assert_eq!(pool.usage().used_bytes, held.bytes(), "what was refused is not counted");
+        pool.set_limit(None);
+        assert!(pool.alloc(1 << 20).is_ok());
+    }
 
     proptest! {
         #[test]

@@ -40,18 +40,34 @@ def test_products_without_cublas():
     check("tests/cuda/test_products.py", RSNET_LIBCUBLAS="")
 
 
+def run_every_kernel(**variables):
+    """Launches every kernel, and compares results with the host's; the number of these."""
+    done = subprocess.run(
+        [sys.executable, str(SUPPORT / "every_kernel.py")],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert "runtime error" not in done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
+@pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
+@pytest.mark.parametrize("order", ["0", "1", "7"])
+def test_no_kernel_depends_on_the_order_of_blocks_and_threads(order):
+    environment = emulated_driver.environment()
+    variables = {**environment, "RSNET_LIBCUBLAS": "", "RSNET_EMULATED_ORDER": order}
+    assert run_every_kernel(**variables) >= 150
+
+
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
 @pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
 def test_no_kernel_touches_what_is_not_its_own():
     """Under the sanitizers of addresses and of undefined behaviour."""
-    done = subprocess.run(
-        [sys.executable, str(SUPPORT / "sanitized_kernels.py")],
-        env={**os.environ, **emulated_driver.environment(sanitized=True)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
-    assert "runtime error" not in done.stderr
-    assert int(done.stdout) >= 120
+    assert run_every_kernel(**emulated_driver.environment(sanitized=True)) >= 150

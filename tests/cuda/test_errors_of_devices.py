@@ -46,6 +46,31 @@ def test_memory_that_is_not_there(gpu):
     gpu.empty_cache()
 
 
+def test_a_limit_of_a_device(gpu):
+    nd.waitall()
+    gpu.empty_cache()
+    used = mx.cuda.memory_usage(0).used_bytes
+    mx.cuda.set_memory_limit(used + (1 << 20), 0)
+    try:
+        assert mx.cuda.memory_usage(0).limit_bytes == used + (1 << 20)
+        for n in (100_000, 120_000, 200_000):  # what is cached gives way
+            nd.empty((n,), ctx=gpu).wait_to_read()
+        assert mx.cuda.memory_usage(0).cached_bytes >= 800_000
+        text = rf"gpu\(0\): cannot allocate 4000000 bytes: \d+ are in use of a limit of {used}"
+        with pytest.raises(MemoryError, match=text[:-3]):
+            nd.empty((1_000_000,), ctx=gpu)
+        nd.empty((1_000_000,), ctx=mx.gpu(1)).wait_to_read()
+    finally:
+        mx.cuda.set_memory_limit(None, 0)
+    nd.empty((1_000_000,), ctx=gpu).wait_to_read()
+    mx.cuda.set_memory_limit("1GB", 0)
+    assert mx.cuda.memory_usage(0).limit_bytes == 10**9
+    mx.cuda.set_memory_limit(None, 0)
+    for limit in (-1, "much", 0.5):
+        with pytest.raises((TypeError, ValueError), match="invalid memory_limit"):
+            mx.cuda.set_memory_limit(limit)
+
+
 def test_an_operation_that_fails_on_a_device_poisons_what_it_writes(gpu):
     x = nd.array([[1.0, 2.0], [2.0, 1.0]], ctx=gpu)  # not positive definite
     y = nd.linalg.potrf(x)

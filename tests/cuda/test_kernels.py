@@ -114,6 +114,44 @@ def test_what_is_missing_is_named():
 
 
 @pytest.mark.process
+def test_a_cupy_that_cannot_use_the_device_is_named():
+    text = printed(
+        """
+        import sys, types
+
+        class CUDARuntimeError(RuntimeError):
+            pass
+
+        class Device:
+            def __init__(self, number):
+                pass
+
+            def __enter__(self):
+                raise CUDARuntimeError("cudaErrorInsufficientDriver")
+
+            def __exit__(self, *error):
+                pass
+
+        cupy = types.ModuleType("cupy")
+        cupy.__version__ = "14.2.0"
+        cupy.cuda = types.SimpleNamespace(
+            Device=Device, compiler=types.SimpleNamespace(CompileException=SyntaxError)
+        )
+        sys.modules["cupy"] = cupy
+        import rsnet as mx
+
+        try:
+            mx.nd.relu(mx.nd.array([1.0], ctx=mx.gpu(0)))
+        except mx.MXNetError as error:
+            print(error)
+        """,
+        RSNET_CUDA_LOADER="",
+    )
+    assert "operators on gpu(0) need CuPy" in text
+    assert "CuPy 14.2.0 cannot use gpu(0): cudaErrorInsufficientDriver" in text
+
+
+@pytest.mark.process
 def test_a_source_that_does_not_compile_is_shown():
     text = printed("""
         import rsnet as mx

@@ -61,6 +61,36 @@ def test_results_do_not_depend_on_the_order_of_threads(case, order, gpu, monkeyp
     check_results(case, "float32" if "float32" in case.dtypes else case.dtypes[0], gpu)
 
 
+#: Operators whose families have kernels: no case of them, nor a gradient, runs on the host.
+ON_DEVICE = """
+    Activation BatchNorm Convolution Crop Deconvolution Dropout Embedding FullyConnected
+    GroupNorm InstanceNorm L2Normalization LRN LayerNorm Pad Pooling RNN SequenceLast
+    SequenceMask SequenceReverse SoftmaxActivation SoftmaxOutput _contrib_arange_like
+    _contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt
+    _contrib_interleaved_matmul_selfatt_qk _contrib_interleaved_matmul_selfatt_valatt
+    _linalg_syrk _np_copy _np_max _np_moveaxis _np_reshape _np_squeeze _np_sum _np_transpose
+    add_n argmax argmin argsort batch_dot batch_take broadcast_add
+    broadcast_like broadcast_to clip concat cumsum dot expand_dims flip gather_nd hard_sigmoid
+    log_softmax max mean min norm one_hot pick prod relu repeat reverse scatter_nd slice slice_axis
+    slice_like softmin sort split square squeeze stack sum swapaxes take tile topk transpose where
+    zeros_like
+""".split()
+
+
+@pytest.mark.parametrize("case", [c for c in TABLE if c.op in ON_DEVICE], ids=ids)
+def test_families_with_kernels_do_not_run_on_the_host(case, gpu):
+    if "float32" not in case.dtypes:
+        pytest.skip("no case in float32")
+    before = mx.cuda.operators_on_host()
+    arrays = case.arrays("float32")
+    outputs(case, arrays, gpu)
+    if case.grad != "none" and all(a.size for a in arrays):
+        heads = head_gradients(case, arrays)
+        with gpu:
+            run_executor(case, arrays, heads, "write")
+    assert mx.cuda.operators_on_host() == before
+
+
 @pytest.mark.parametrize("req", ["write", "add"])
 @pytest.mark.parametrize("op", sorted({c.op for c in TABLE if c.grad != "none"}))
 def test_gradients_are_those_of_the_host(op, req, gpu):

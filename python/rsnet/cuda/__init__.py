@@ -13,9 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
-from ..base import MXNetError
+from ..base import MXNetError, limit_bytes
+from ..context import Context
 
-__all__ = ["Device", "as_array", "device", "device_count", "is_available", "operators_on_host"]
+__all__ = [
+    "Device",
+    "MemoryUsage",
+    "as_array",
+    "device",
+    "device_count",
+    "is_available",
+    "memory_usage",
+    "operators_on_host",
+    "set_memory_limit",
+]
 
 if TYPE_CHECKING:
     from ..ndarray import NDArray
@@ -36,6 +47,20 @@ class Device:
     stream: int
     #: The CUDA version of the driver as (major, minor).
     driver_version: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MemoryUsage:
+    """Bytes of a device's memory in rsnet's pool; see `memory_usage`."""
+
+    #: In arrays, plans and temporary space.
+    used_bytes: int
+    #: Kept for reuse.
+    cached_bytes: int
+    #: Most that was ever used at once.
+    peak_bytes: int
+    #: Most that may be used and cached; None without a limit.
+    limit_bytes: int | None
 
 
 def is_available() -> bool:
@@ -68,6 +93,39 @@ def device(number: int = 0) -> Device:
     """
     name, stream, free, total, version = _core.cuda_device(number)
     return Device(number, name, free, total, stream, (version // 1000, version % 1000 // 10))
+
+
+def memory_usage(number: int = 0) -> MemoryUsage:
+    """What rsnet has taken of a device's memory.
+
+    Raises
+    ------
+    MXNetError
+        If there is no driver or no such device.
+    """
+    ctx = Context("gpu", number)
+    return MemoryUsage(*_core.memory_usage(ctx), _core.memory_limit(ctx))
+
+
+def set_memory_limit(limit: int | str | None, number: int = 0) -> None:
+    """Sets how much of a device's memory rsnet may take, for used and cached bytes together.
+
+    An allocation that would go beyond it gives back what is cached; if that is not enough, it is a
+    `MemoryError`. Memory that is in use already stays.
+
+    Parameters
+    ----------
+    limit : int or str, optional
+        Bytes, or a text such as ``"2GB"`` or ``"512MiB"``; None is no limit.
+    number : int
+        The device, that of ``rsnet.gpu(number)``.
+
+    Raises
+    ------
+    MXNetError
+        If there is no driver or no such device.
+    """
+    _core.set_memory_limit(Context("gpu", number), limit_bytes(limit))
 
 
 def as_array(source: Any) -> NDArray:

@@ -119,14 +119,16 @@ class CupyLoader:
             raise ImportError(
                 f"{needs}: pip install rsnet[cuda13] (or rsnet[cuda12]): {error}"
             ) from error
-        with cupy.cuda.Device(device):
-            module = cupy.RawModule(code=text, options=options, name_expressions=names)
-            try:
+        try:
+            with cupy.cuda.Device(device):
+                module = cupy.RawModule(code=text, options=options, name_expressions=names)
                 module.compile()
-            except cupy.cuda.compiler.CompileException as error:
-                raise MXNetError(
-                    f"the {what} does not compile for gpu({device}):\n{error}"
-                ) from error
+        except cupy.cuda.compiler.CompileException as error:
+            raise MXNetError(f"the {what} does not compile for gpu({device}):\n{error}") from error
+        except (RuntimeError, OSError) as error:  # the errors of CUDA derive from the first
+            raise MXNetError(
+                f"{needs}, and CuPy {cupy.__version__} cannot use gpu({device}): {error}"
+            ) from error
         return module
 
     def _function(self, device: int, where: str, module: Any, name: str) -> tuple[int, Any]:

@@ -40,7 +40,7 @@ impl Layout {
     }
 }
 
-/// One product: `c = a b (+ bias)`, of `stacks` matrices.
+/// One product: `c = alpha a b (+ bias)`, of `stacks` matrices.
 #[derive(Clone, Copy)]
 pub struct Product {
     pub dtype: DType,
@@ -55,6 +55,7 @@ pub struct Product {
     pub c: *mut u8,
     pub c_row: i64,
     pub c_stack: i64,
+    pub alpha: f64,
     pub bias: *mut u8,
     pub bias_of_rows: bool,
 }
@@ -101,6 +102,7 @@ impl Product {
             c,
             c_row: n,
             c_stack: m * n,
+            alpha: 1.0,
             bias: std::ptr::null_mut(),
             bias_of_rows: false,
         }
@@ -143,9 +145,9 @@ impl Product {
             // The other way round: rows of `b` are its inner axis.
             let b = Rows { transposed: !b.transposed, ..b };
             let c = Rows { at: self.c, step: self.c_row, stack: self.c_stack, transposed: false };
-            let (Product { dtype, m, n, stacks, .. }, add) = (*self, add == 1 || run > 0);
-            let done =
-                launcher.multiply(&MatrixProduct { dtype, m, n, depth, stacks, a, b, c, add })?;
+            let (Product { dtype, m, n, stacks, alpha, .. }, add) = (*self, add == 1 || run > 0);
+            let product = MatrixProduct { dtype, m, n, depth, stacks, a, b, c, alpha, add };
+            let done = launcher.multiply(&product)?;
             if !done && run > 0 {
                 return Err(Error::internal("a library multiplied some of equal matrices"));
             }
@@ -178,6 +180,7 @@ impl Product {
             self.c,
             self.c_row,
             self.c_stack,
+            self.alpha,
             self.bias,
             i32::from(self.bias_of_rows),
             add
@@ -203,7 +206,7 @@ pub fn add_bias(
 type Sizes = (usize, (usize, usize, usize));
 
 /// Operand `a` of a product of (m, k) and (k, n), by its rows or, transposed, by its columns.
-fn left(at: *mut u8, transposed: bool, (m, k): (usize, usize)) -> (*mut u8, Layout) {
+pub fn left(at: *mut u8, transposed: bool, (m, k): (usize, usize)) -> (*mut u8, Layout) {
     let stack = (m * k) as i64;
     let layout =
         if transposed { Layout::columns(m as i64, stack) } else { Layout::rows(k as i64, stack) };
@@ -211,7 +214,7 @@ fn left(at: *mut u8, transposed: bool, (m, k): (usize, usize)) -> (*mut u8, Layo
 }
 
 /// Operand `b` of such a product, whose rows are the columns of the matrix.
-fn right(at: *mut u8, transposed: bool, (k, n): (usize, usize)) -> (*mut u8, Layout) {
+pub fn right(at: *mut u8, transposed: bool, (k, n): (usize, usize)) -> (*mut u8, Layout) {
     let stack = (k * n) as i64;
     let layout =
         if transposed { Layout::rows(k as i64, stack) } else { Layout::columns(n as i64, stack) };

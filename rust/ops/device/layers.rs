@@ -3,12 +3,13 @@
 use super::formula::{Formula, unary_kernels, unary_slope_kernel};
 use super::{FLOATS, KernelsOf, add, kernel, too_many_axes, wanted};
 use crate::args;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::broadcast::broadcast_strides;
 use crate::operator::{Attrs, Axes, Call, Compare, Grid, Kernel, Launcher, Match, OpReq};
 use crate::ops::elementwise::unary_formulas;
 use crate::ops::nn::dropout::{DropoutParam, drops};
-use crate::ops::nn::leaky_relu::{LeakyReluParam, LeakyType, from_output};
+use crate::ops::nn::leaky_relu::{LeakyReluParam, LeakyType, channels, from_output};
 use crate::ops::nn::softmax::{SoftmaxActivationParam, SoftmaxMode, SoftmaxParam};
 use crate::ops::nn::softmax_output::{self, Normalization, SoftmaxOutputParam};
 use crate::tensor::View;
@@ -74,7 +75,7 @@ fn leaky() -> Vec<Kernel> {
         let mut args = args![n as i64, x.ptr(), y.ptr(), kind, slope, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     });
-    vec![made.only(is_plain())]
+    vec![made.only(is_plain()), prelu()]
 }
 
 fn leaky_back() -> Vec<Kernel> {
@@ -87,7 +88,45 @@ fn leaky_back() -> Vec<Kernel> {
             args![n as i64, g.ptr(), v.ptr(), y.ptr(), kind, slope, from_output, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     });
-    vec![made.only(is_plain())]
+    vec![made.only(is_plain()), prelu_back()]
+}
+
+/// Elements that lie side by side with one slope of prelu, and the number of slopes.
+fn slopes(data: &View, slopes: &View) -> [i64; 2] {
+    let (inner, slopes) = channels(data.shape(), slopes.size());
+    [slopes, inner].map(|n| n as i64)
+}
+
+fn prelu() -> Kernel {
+    let made = kernel("activation", &["prelu<$0>"], &[("data", FLOATS)], |call, launcher| {
+        let (x, slope, y) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
+        let ([count, inner], n) = (slopes(x, slope), y.size());
+        let mut args = args![n as i64, count, inner, x.ptr(), slope.ptr(), y.ptr(), add(call, 0)];
+        launcher.launch(0, Grid::over(n), &mut args)
+    });
+    made.only(is("act_type", "prelu"))
+}
+
+fn prelu_back() -> Kernel {
+    let functions = ["prelu_back<$0>", "slope_back<$0>"];
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS)];
+    let made = Kernel::cuda("activation", &functions, types, |call, launcher| {
+        let [g, x, slope] = call.inputs else { unreachable!("declared dependencies") };
+        let ([count, inner], n) = (slopes(x, slope), x.size());
+        if wanted(call, 0) {
+            let dx = call.outputs[0].ptr();
+            let mut args =
+                args![n as i64, count, inner, g.ptr(), x.ptr(), slope.ptr(), dx, add(call, 0)];
+            launcher.launch(0, Grid::over(n), &mut args)?;
+        }
+        if wanted(call, 1) {
+            let (outer, to) = (n as i64 / (count * inner).max(1), call.outputs[1].ptr());
+            let mut args = args![outer, count, inner, g.ptr(), x.ptr(), to, add(call, 1)];
+            launcher.launch(1, Grid::blocks(count as usize), &mut args)?;
+        }
+        Ok(())
+    });
+    made.only(is("act_type", "prelu"))
 }
 
 /// Rows of a softmax: their number, their length, the distance of their elements.

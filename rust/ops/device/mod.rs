@@ -5,9 +5,13 @@
 //! others are entries of [`TABLE`], by the name of the operator, as in `higher_order`: [`complete`]
 //! adds what the table has. An operator without an entry runs on the host.
 
+mod attention;
 pub mod binary;
 mod dense;
+mod draws;
 pub mod formula;
+mod groups;
+mod images;
 mod layers;
 mod losses;
 mod norm;
@@ -15,11 +19,13 @@ mod numbers;
 mod order;
 mod reduce;
 pub mod rnn;
+mod scatter;
+mod sequence;
 pub mod shape;
 mod update;
 mod window;
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::operator::{Call, Kernel, Launcher, OpDef, OpReq};
 
@@ -28,6 +34,10 @@ const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16];
 
 /// Those of kernels that only add, compare or move.
 const NUMBERS: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::I32, DType::I64];
+
+/// Everything but truth values.
+const ARITHMETIC: &[DType] =
+    &[DType::F32, DType::F64, DType::F16, DType::I32, DType::I64, DType::U8, DType::I8];
 
 /// Operators with the kernels that they have for devices.
 type KernelsOf = (&'static str, fn() -> Vec<Kernel>);
@@ -43,6 +53,12 @@ const FAMILIES: &[&[KernelsOf]] = &[
     norm::TABLE,
     numbers::TABLE,
     order::TABLE,
+    scatter::TABLE,
+    sequence::TABLE,
+    images::TABLE,
+    groups::TABLE,
+    draws::TABLE,
+    attention::TABLE,
     rnn::TABLE,
     update::TABLE,
 ];
@@ -81,12 +97,18 @@ fn kernel(
 
 /// The bytes of a number as an element of a dtype.
 fn element(dtype: DType, value: f64) -> [u8; 8] {
+    crate::with_dtype!(dtype, T => bytes_of(<T as Element>::from_f64(value)))
+}
+
+/// The same of the number of the dtype that is nearest.
+fn nearest_element(dtype: DType, value: f64) -> [u8; 8] {
+    crate::with_dtype!(dtype, T => bytes_of(<T as Element>::saturating(value)))
+}
+
+fn bytes_of<T: Element>(value: T) -> [u8; 8] {
     let mut bytes = [0; 8];
-    crate::with_dtype!(dtype, T => {
-        let value = <T as crate::dtype::Element>::from_f64(value);
-        // SAFETY: no element is larger than eight bytes.
-        unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(value) };
-    });
+    // SAFETY: no element is larger than eight bytes.
+    unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(value) };
     bytes
 }
 

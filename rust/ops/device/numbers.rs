@@ -1,5 +1,6 @@
 //! Random arrays, and slices by number.
 
+use super::scatter::{Places, sorting};
 use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
 use crate::dtype::DType;
@@ -86,7 +87,7 @@ impl Slices {
         launcher.launch(0, Grid::over(n), &mut args)
     }
 
-    /// Launches `take_back`, function 0, for every element of the gradient.
+    /// Adds what was taken to where it came from, into zeros or what is to be added to.
     fn issue_back(
         &self,
         launcher: &mut dyn Launcher,
@@ -98,15 +99,22 @@ impl Slices {
         if add == 0 {
             launcher.clear(to.ptr(), to.size_bytes())?;
         }
-        let n = g.size();
-        if n == 0 || to.size() == 0 {
+        if g.size() == 0 || to.size() == 0 {
             return Ok(());
         }
-        let [taken, extent, inner] = [self.taken, self.extent, self.inner].map(|n| n as i64);
-        let at = [g, by, to].map(View::ptr);
-        let mut args = args![n as i64, taken, extent, inner, at[0], at[1], at[2], self.mode];
-        launcher.launch(0, Grid::over(n), &mut args)
+        let places = Places::by_number(launcher, by, self.extent, self.mode)?;
+        places.add(launcher, [self.extent, self.inner], g, to)
     }
+}
+
+/// The kernel of the gradient of slices: the first type is theirs, the second that of numbers.
+fn taken_back(
+    types: &[(&str, &'static [DType])],
+    issue: impl Fn(&Call<'_>, &mut dyn Launcher) -> Result<()> + Send + Sync + 'static,
+) -> Kernel {
+    let [spans, steps] = sorting();
+    let functions = [&*spans, &steps, "places_by_number<$1>", "add_slices<$0>"];
+    Kernel::cuda("scatter", &functions, types, issue)
 }
 
 fn not_raising(kernel: Kernel) -> Kernel {
@@ -149,7 +157,7 @@ fn embedding() -> Vec<Kernel> {
 /// The inputs of the gradient are the output's gradient and the numbers.
 fn embedding_back() -> Vec<Kernel> {
     let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
-    vec![Kernel::cuda("indexing", &["take_back<$0, $1>"], types, |call, launcher| {
+    vec![taken_back(types, |call, launcher| {
         no_gradient(call, launcher, 0)?;
         if !wanted(call, 1) {
             return Ok(());
@@ -161,7 +169,7 @@ fn embedding_back() -> Vec<Kernel> {
 
 fn take_back() -> Vec<Kernel> {
     let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
-    let made = Kernel::cuda("indexing", &["take_back<$0, $1>"], types, |call, launcher| {
+    let made = taken_back(types, |call, launcher| {
         no_gradient(call, launcher, 1)?;
         if !wanted(call, 0) {
             return Ok(());

@@ -26,20 +26,25 @@ unsafe impl Argument for Lines {}
 const SPAN: i64 = 2048;
 
 /// The functions of [`Ordered`], and the number of the one that uses the order.
-const SORTING: [&str; 2] = ["order_spans<$0>", "order_step<$0>"];
+pub const SORTING: [&str; 2] = ["order_spans<$0>", "order_step<$0>"];
 const SPANS: usize = 0;
 const STEP: usize = 1;
 const USE: usize = 2;
 
 /// The order of the elements of every line, in memory of the device.
-struct Ordered {
+pub struct Ordered {
     lines: Lines,
-    order: *mut u8,
+    pub order: *mut u8,
 }
 
 impl Ordered {
     /// Launches what sorts the lines of `x` along an axis.
-    fn of(launcher: &mut dyn Launcher, x: &View, axis: Option<i32>, ascend: bool) -> Result<Self> {
+    pub fn of(
+        launcher: &mut dyn Launcher,
+        x: &View,
+        axis: Option<i32>,
+        ascend: bool,
+    ) -> Result<Self> {
         let (outer, length, inner) = lines(x.shape(), axis)?;
         let padded = length.next_power_of_two();
         let order = launcher.memory().take(size_of::<i64>() * outer * inner * padded)?;

@@ -121,20 +121,31 @@ fn null() -> *mut u8 {
     std::ptr::null_mut()
 }
 
-/// Norms are calculated in double precision on devices, which holds the squares of these; positions
-/// among these are float32.
+/// Norms of these are calculated in double precision, which holds their squares.
 const SINGLE: &[DType] = &[DType::F32, DType::F16];
+
+/// Positions among these have their dtype; among others they are float32.
+const WIDE: &[DType] = &[DType::F64, DType::I32, DType::I64];
+const NARROW: &[DType] = &[DType::F32, DType::F16, DType::U8, DType::I8];
 
 fn norms(make: fn(&str, &'static [DType], AxesOf) -> Kernel, names: [&str; 2]) -> Vec<Kernel> {
     let is = |name: &str, value: &str| Match::Attr(name.into(), Compare::Eq, value.into());
-    let norm = |(name, ord)| {
-        make(name, SINGLE, norm_axes).only(is("ord", ord)).only(is("out_dtype", "None"))
+    let norm = |name: &str, dtypes, ord| {
+        make(name, dtypes, norm_axes).only(is("ord", ord)).only(is("out_dtype", "None"))
     };
-    names.into_iter().zip(["1", "2"]).map(norm).collect()
+    let double = if names[1] == "Norm2Fold" { "HypotFold" } else { names[1] };
+    vec![norm(names[0], FLOATS, "1"), norm(names[1], SINGLE, "2"), norm(double, &[DType::F64], "2")]
 }
 
-fn position(axis: fn(&Attrs) -> (Option<i64>, bool), sign: i32) -> Kernel {
-    kernel("reduce", &["position<$0>"], &[("data", SINGLE)], move |call: &Call<'_>, launcher| {
+type AxisOf = fn(&Attrs) -> (Option<i64>, bool);
+
+fn positions(axis: AxisOf, sign: i32) -> Vec<Kernel> {
+    let kinds = [("position<$0, $0>", WIDE), ("position<$0, float>", NARROW)];
+    kinds.map(|(function, dtypes)| position(function, dtypes, axis, sign)).into()
+}
+
+fn position(function: &str, dtypes: &'static [DType], axis: AxisOf, sign: i32) -> Kernel {
+    kernel("reduce", &[function], &[("data", dtypes)], move |call: &Call<'_>, launcher| {
         let (x, y) = (&call.inputs[0], &call.outputs[0]);
         let (count, length, distance) = rows(x.shape(), axis(call.attrs).0)?;
         if length == 0 {
@@ -163,7 +174,7 @@ pub const TABLE: &[KernelsOf] = &[
     ("_backward_nanprod", || vec![spreading("NotNanShareSlope", FLOATS, axes)]),
     ("_backward_reduce_max", || vec![spreading("ExtremeSlope", FLOATS, axes)]),
     ("_backward_norm", || norms(spreading, ["SignSlope", "DirectionSlope"])),
-    ("argmax", || vec![position(arg_axis, 1)]),
-    ("argmin", || vec![position(arg_axis, -1)]),
-    ("argmax_channel", || vec![position(|_| (Some(1), false), 1)]),
+    ("argmax", || positions(arg_axis, 1)),
+    ("argmin", || positions(arg_axis, -1)),
+    ("argmax_channel", || positions(|_| (Some(1), false), 1)),
 ];

@@ -1,20 +1,23 @@
 //! Kernels that move elements, fill arrays or change dtypes.
 
 use super::reduce::{Fold, fold_functions};
-use super::{FLOATS, KernelsOf, add, element, kernel, too_many_axes, wanted};
+use super::{
+    ARITHMETIC, FLOATS, KernelsOf, add, element, kernel, nearest_element, too_many_axes, wanted,
+};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::operator::{Axes, Call, Grid, Kernel, Launcher, OpReq};
 use crate::ops::elementwise::sum_n::ClipParam;
 use crate::ops::tensor::creation::{FullParam, RangeParam};
+use crate::ops::tensor::extras::ArangeLikeParam;
 use crate::ops::tensor::movement::{Path, PathFn, along};
 use crate::ops::tensor::parts::Move;
 use crate::shape::Shape;
 use crate::tensor::View;
 
 /// Launches function `function`, `copy<T>`, for the elements of two views of one shape.
-fn copy_views(
+pub fn copy_views(
     launcher: &mut dyn Launcher,
     function: usize,
     from: &View,
@@ -149,6 +152,18 @@ fn arange() -> Vec<Kernel> {
     })]
 }
 
+fn arange_like() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] =
+        &[("data", &[DType::F32, DType::F64, DType::I32, DType::I64])];
+    vec![kernel("shape", &["range<$0>"], types, |call, launcher| {
+        let (p, y, n) =
+            (call.attrs.get::<ArangeLikeParam>(), &call.outputs[0], call.outputs[0].size());
+        let repeat = i64::from(p.repeat);
+        let mut args = args![n as i64, y.ptr(), p.start, p.step, repeat, add(call, 0)];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
 fn cast() -> Vec<Kernel> {
     let types: &[(&str, &'static [DType])] = &[("data", &DType::ALL), ("output", &DType::ALL)];
     vec![kernel("shape", &["cast<$0, $1>"], types, issue_cast)]
@@ -167,7 +182,7 @@ fn issue_cast(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
 
 /// The first two arrays are added, then one after another.
 fn add_n() -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("output", FLOATS)];
+    let types: &[(&str, &'static [DType])] = &[("output", ARITHMETIC)];
     vec![kernel("shape", &["add_two<$0>", "copy<$0>"], types, |call, launcher| {
         let (y, n) = (&call.outputs[0], call.outputs[0].size());
         let flat = |v: &View| v.reshaped(Shape::flat(v.size()));
@@ -181,22 +196,25 @@ fn add_n() -> Vec<Kernel> {
     })]
 }
 
+/// The limits of a call as elements of `dtype`.
+fn limits(call: &Call<'_>, dtype: DType) -> [[u8; 8]; 2] {
+    let p = call.attrs.get::<ClipParam>();
+    [p.a_min, p.a_max].map(|limit| nearest_element(dtype, limit.into()))
+}
+
 fn clip() -> Vec<Kernel> {
-    vec![kernel("shape", &["clip<$0>"], &[("data", FLOATS)], |call, launcher| {
-        let p = call.attrs.get::<ClipParam>();
+    vec![kernel("shape", &["clip<$0>"], &[("data", ARITHMETIC)], |call, launcher| {
         let (x, y, n) = (&call.inputs[0], &call.outputs[0], call.outputs[0].size());
-        let [low, high] = [p.a_min, p.a_max].map(f64::from);
+        let [low, high] = limits(call, y.dtype());
         let mut args = args![n as i64, x.ptr(), y.ptr(), low, high, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     })]
 }
 
 fn clip_back() -> Vec<Kernel> {
-    vec![kernel("shape", &["clip_back<$0>"], &[("output", FLOATS)], |call, launcher| {
-        let p = call.attrs.get::<ClipParam>();
+    vec![kernel("shape", &["clip_back<$0>"], &[("output", ARITHMETIC)], |call, launcher| {
         let (g, x, y) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-        let [low, high] = [p.a_min, p.a_max].map(f64::from);
-        let n = y.size();
+        let ([low, high], n) = (limits(call, y.dtype()), y.size());
         let mut args = args![n as i64, g.ptr(), x.ptr(), y.ptr(), low, high, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     })]
@@ -229,8 +247,11 @@ pub const TABLE: &[KernelsOf] = &[
     ("zeros_like", || filled(|_| 0.0)),
     ("ones_like", || filled(|_| 1.0)),
     ("_arange", arange),
+    ("_contrib_arange_like", arange_like),
     ("Cast", cast),
     ("_backward_cast", cast_back),
+    ("amp_cast", cast),
+    ("_backward_amp_cast", cast_back),
     ("add_n", add_n),
     ("clip", clip),
     ("_backward_clip", clip_back),

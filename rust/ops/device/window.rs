@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::conv::Conv;
 use crate::kernels::pooling::{Pool, PoolKind};
 use crate::operator::{Argument, Call, Compare, Grid, Kernel, Launcher, Match};
-use crate::ops::nn::{convolution, deconvolution, pooling};
+use crate::ops::nn::{convolution, deconvolution, pooling, upsampling};
 use crate::shape::Shape;
 use crate::tensor::View;
 
@@ -311,6 +311,38 @@ fn by_columns_back(issue: Issue) -> Vec<Kernel> {
     let functions: Vec<&str> = FUNCTIONS.into_iter().chain(folds).collect();
     let made = Kernel::cuda("window", &functions, &[("data", FLOATS)], issue);
     vec![made.only(channels_first()).multiplies()]
+}
+
+/// Bilinear enlargement: the transpose of a convolution of each channel by itself.
+pub fn bilinear() -> Kernel {
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS)];
+    let made = kernel("window", &FUNCTIONS, types, |call, launcher| {
+        let (x, y) = (&call.inputs[0], &call.outputs[0]);
+        let c = Columns::new(upsampling::bilinear(call, x.shape()), x.dtype());
+        c.spread(launcher, [x.ptr(), call.inputs[1].ptr(), y.ptr()], add(call, 0))
+    });
+    made.multiplies()
+}
+
+/// Its gradients.
+pub fn bilinear_back() -> Kernel {
+    let folds = fold_functions("SumFold<$0>");
+    let folds = folds.iter().map(String::as_str);
+    let functions: Vec<&str> = FUNCTIONS.into_iter().chain(folds).collect();
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS)];
+    let made = Kernel::cuda("window", &functions, types, |call, launcher| {
+        let [g, x, w] = [0, 1, 2].map(|i| call.inputs[i].ptr());
+        let conv = upsampling::bilinear(call, call.inputs[1].shape());
+        let c = Columns::new(conv, call.inputs[0].dtype());
+        if wanted(call, 0) {
+            c.convolve(launcher, [g, w, call.outputs[0].ptr()], None, add(call, 0))?;
+        }
+        if wanted(call, 1) {
+            c.filters_back(launcher, [x, g, call.outputs[1].ptr()], add(call, 1))?;
+        }
+        Ok(())
+    });
+    made.multiplies()
 }
 
 /// The number of a kind in `window.cu`, and the power of a norm.

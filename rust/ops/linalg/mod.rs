@@ -7,7 +7,7 @@
 
 mod diagonal;
 mod factor;
-mod products;
+pub(in crate::ops) mod products;
 mod triangular;
 
 use super::higher_order::complete;

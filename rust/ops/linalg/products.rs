@@ -53,15 +53,15 @@ pub fn operators() -> Vec<OpDef> {
 
 /// What both forms of the product share.
 #[derive(Clone, Copy)]
-struct Options {
-    turn_a: bool,
-    turn_b: bool,
-    alpha: f64,
-    beta: f64,
-    axis: i32,
+pub(in crate::ops) struct Options {
+    pub turn_a: bool,
+    pub turn_b: bool,
+    pub alpha: f64,
+    pub beta: f64,
+    pub axis: i32,
 }
 
-fn options(attrs: &Attrs) -> Options {
+pub(in crate::ops) fn options(attrs: &Attrs) -> Options {
     match attrs.typed().downcast_ref::<Gemm2Param>() {
         Some(p) => Options {
             turn_a: p.transpose_a,

@@ -23,29 +23,31 @@ params! {
 
 /// Where the projections of an operator are: how many are interleaved in an input, and which one.
 #[derive(Clone, Copy)]
-struct Projection {
-    input: usize,
-    of: usize,
-    which: usize,
+pub(in crate::ops) struct Projection {
+    pub input: usize,
+    pub of: usize,
+    pub which: usize,
 }
 
 /// Scores of queries and keys, or sums of values weighted by scores.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(in crate::ops) enum Kind {
     /// `q k' / sqrt(d)`.
     Scores { queries: Projection, keys: Projection },
     /// `attention v`, for the values at this place and the scores in input 1.
     Values(Projection),
 }
 
-const fn place(input: usize, of: usize, which: usize) -> Projection {
+pub(in crate::ops) const fn place(input: usize, of: usize, which: usize) -> Projection {
     Projection { input, of, which }
 }
 
-const SELF_QK: Kind = Kind::Scores { queries: place(0, 3, 0), keys: place(0, 3, 1) };
-const SELF_VALUES: Kind = Kind::Values(place(0, 3, 2));
-const ENCDEC_QK: Kind = Kind::Scores { queries: place(0, 1, 0), keys: place(1, 2, 0) };
-const ENCDEC_VALUES: Kind = Kind::Values(place(0, 2, 1));
+pub(in crate::ops) const SELF_QK: Kind =
+    Kind::Scores { queries: place(0, 3, 0), keys: place(0, 3, 1) };
+pub(in crate::ops) const SELF_VALUES: Kind = Kind::Values(place(0, 3, 2));
+pub(in crate::ops) const ENCDEC_QK: Kind =
+    Kind::Scores { queries: place(0, 1, 0), keys: place(1, 2, 0) };
+pub(in crate::ops) const ENCDEC_VALUES: Kind = Kind::Values(place(0, 2, 1));
 
 /// A kernel for each kind, since a widened kernel is a plain function.
 macro_rules! kernel_of {
@@ -141,7 +143,7 @@ pub fn operators() -> Vec<OpDef> {
     .concat()
 }
 
-fn heads(attrs: &Attrs) -> i64 {
+pub(in crate::ops) fn heads(attrs: &Attrs) -> i64 {
     attrs.get::<AttentionParam>().heads.into()
 }
 
@@ -213,7 +215,12 @@ fn scores<T: Real>(view: &View, at: usize) -> Mat<T> {
 }
 
 /// Extents of the products: how many, rows, length of the sequence, features of a head.
-fn extents(kind: Kind, heads: usize, inputs: &[View], rows: usize) -> [usize; 4] {
+pub(in crate::ops) fn extents(
+    kind: Kind,
+    heads: usize,
+    inputs: &[View],
+    rows: usize,
+) -> [usize; 4] {
     let place = match kind {
         Kind::Scores { keys, .. } => keys,
         Kind::Values(values) => values,

@@ -127,6 +127,15 @@ fn crop_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Res
     complete(inputs, outputs)
 }
 
+/// The first row and column that are kept.
+pub(in crate::ops) fn crop_start(param: &CropParam, image: &Shape, out: &Shape) -> (usize, usize) {
+    let start = |i: usize| match param.center_crop {
+        true => (image.dims()[i + 2] - out.dims()[i + 2]) / 2,
+        false => *param.offset.get(i).unwrap_or(&0),
+    };
+    (start(0) as usize, start(1) as usize)
+}
+
 /// Calls `f(first element of an image row, first element of an output row, width)` for all rows.
 fn crop_rows(
     param: &CropParam,
@@ -136,12 +145,7 @@ fn crop_rows(
 ) {
     let [h, w] = [2, 3].map(|a| image.dims()[a] as usize);
     let [oh, ow] = [2, 3].map(|a| out.dims()[a] as usize);
-    let (y, x) = if param.center_crop {
-        ((h - oh) / 2, (w - ow) / 2)
-    } else {
-        let at = |i: usize| *param.offset.get(i).unwrap_or(&0) as usize;
-        (at(0), at(1))
-    };
+    let (y, x) = crop_start(param, image, out);
     let planes = image.product(0..2);
     parallel_for(planes * oh, (1usize << 14).div_ceil(ow.max(1)), |range| {
         for i in range {

@@ -155,7 +155,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// Positions a channel of prelu spans, and the number of slopes.
-fn channels(shape: &Shape, slopes: usize) -> (usize, usize) {
+pub(in crate::ops) fn channels(shape: &Shape, slopes: usize) -> (usize, usize) {
     match slopes {
         1 => (shape.size().max(1), 1),
         _ => (shape.product(2..shape.ndim()), slopes),

@@ -253,7 +253,7 @@ fn lrn_grad<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// (outer, len, inner): the norm is over `len`.
-fn l2_extents(mode: L2Mode, s: &Shape) -> (usize, usize, usize) {
+pub(in crate::ops) fn l2_extents(mode: L2Mode, s: &Shape) -> (usize, usize, usize) {
     let rank = s.ndim();
     match mode {
         L2Mode::Instance => (s.product(0..1), s.product(1..rank), 1),

@@ -79,7 +79,7 @@ Examples
 "#;
 
 /// Reads the settings of either parameter struct: (with lengths, time axis).
-fn settings(attrs: &Attrs) -> (bool, usize) {
+pub(in crate::ops) fn settings(attrs: &Attrs) -> (bool, usize) {
     match attrs.typed().downcast_ref::<SequenceMaskParam>() {
         Some(p) => (p.use_sequence_length, p.axis as usize),
         None => {

@@ -131,7 +131,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// The convolution whose transpose enlarges bilinearly.
-fn bilinear(call: &Call<'_>, data: &Shape) -> Conv {
+pub(in crate::ops) fn bilinear(call: &Call<'_>, data: &Shape) -> Conv {
     let scale = call.attrs.get::<UpSamplingParam>().scale as usize;
     let d: Vec<usize> = data.dims().iter().map(|&d| d as usize).collect();
     let (kernel, pad) = (2 * scale - scale % 2, scale / 2);

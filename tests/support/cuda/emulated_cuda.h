@@ -23,6 +23,8 @@ struct EmulatedThread {
   void (*wait_for_block)(EmulatedThread *);
   // All lanes of the mask give a value of up to 8 bytes; the answer is that of lane `from`.
   void (*exchange)(EmulatedThread *, unsigned mask, void *value, unsigned bytes, int from);
+  // The thread stops for good, and the launch is a fault.
+  void (*trap)(EmulatedThread *);
 };
 
 static thread_local EmulatedThread *emulated_thread;
@@ -53,6 +55,7 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int distance) {
 template <class T> T __shfl_sync(unsigned mask, T value, int lane) {
   return emulated_exchange(mask, value, lane);
 }
+inline void __trap() { emulated_thread->trap(emulated_thread); }
 inline void __syncwarp() { emulated_exchange(0xffffffffu, 0, 0); }
 
 // Blocks and fibers share one thread of the host.
@@ -62,6 +65,9 @@ inline float __int_as_float(int bits) { float x; memcpy(&x, &bits, 4); return x;
 inline int __float_as_int(float x) { int bits; memcpy(&bits, &x, 4); return bits; }
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return (unsigned)((unsigned long long)a * b >> 32);
+}
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
 // A function as the driver launches it: arguments by address, some of which are addresses of the

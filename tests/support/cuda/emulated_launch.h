@@ -18,6 +18,7 @@ struct EmulatedThread {
   EmulatedIndex thread, block, block_size, grid_size;
   void (*wait_for_block)(EmulatedThread *);
   void (*exchange)(EmulatedThread *, unsigned mask, void *value, unsigned bytes, int from);
+  void (*trap)(EmulatedThread *);
 };
 
 struct EmulatedFunction {
@@ -29,7 +30,7 @@ struct EmulatedFunction {
 };
 
 class Launch {
-  enum State { UNSTARTED, RUNNING, AT_BARRIER, AT_SHUFFLE, DONE };
+  enum State { UNSTARTED, RUNNING, AT_BARRIER, AT_SHUFFLE, TRAPPED, DONE };
   enum { STACK = 256 << 10, LANES = 32 };
 
   struct Fiber {
@@ -48,6 +49,7 @@ class Launch {
   void **args;
   unsigned order;
   std::vector<Thread> threads;
+  bool trapped = false;
   size_t next = 0;  // threads before this one have been started
   ucontext_t scheduler;
   Thread *current = nullptr;
@@ -65,6 +67,10 @@ class Launch {
     launch->current = own;
   }
   static void wait_for_block(EmulatedThread *seen) { park(of(seen), AT_BARRIER); }
+  static void trap(EmulatedThread *seen) {
+    running()->trapped = true;
+    park(of(seen), TRAPPED);
+  }
   static void exchange(EmulatedThread *seen, unsigned mask, void *value, unsigned bytes, int from) {
     Thread *own = of(seen);
     int side = own->round++ & 1;
@@ -181,6 +187,7 @@ class Launch {
     std::vector<Fiber *> used;
     start(used);
     for (;;) {
+      if (trapped) throw std::runtime_error("a thread has trapped");
       bool ended = true;
       for (Thread &t : threads) ended &= t.state == DONE;
       if (ended) break;
@@ -209,6 +216,7 @@ class Launch {
       t.seen.grid_size = grid;
       t.seen.wait_for_block = wait_for_block;
       t.seen.exchange = exchange;
+      t.seen.trap = trap;
     }
     running() = &launch;
     size_t blocks = (size_t)grid.x * grid.y * grid.z;

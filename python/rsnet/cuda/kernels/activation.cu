@@ -41,3 +41,39 @@ __global__ void leaky_back(Index n, const T *g, const T *v, T *y, int kind, doub
   for (Index i = first(); i < n; i += step())
     store(y + i, (C)g[i] * leaky_slope((C)v[i], kind, (C)slope, from_output), add);
 }
+
+// With slopes that are learnt: number `i / inner % slopes` is that of element `i`.
+template <class T>
+__global__ void prelu(Index n, Index slopes, Index inner, const T *x, const T *slope, T *y,
+                      int add) {
+  typedef Compute<T> C;
+  for (Index i = first(); i < n; i += step()) {
+    C v = (C)x[i];
+    store(y + i, v > 0 ? v : v * (C)slope[i / inner % slopes], add);
+  }
+}
+
+template <class T>
+__global__ void prelu_back(Index n, Index slopes, Index inner, const T *g, const T *x,
+                           const T *slope, T *dx, int add) {
+  typedef Compute<T> C;
+  for (Index i = first(); i < n; i += step())
+    store(dx + i, (C)g[i] * ((C)x[i] > 0 ? (C)1 : (C)slope[i / inner % slopes]), add);
+}
+
+// The gradient of a slope is the sum over its elements; a block for each. Data is (outer, slopes,
+// inner).
+template <class T>
+__global__ void slope_back(Index outer, Index slopes, Index inner, const T *g, const T *x, T *to,
+                           int add) {
+  typedef Compute<T> C;
+  for (Index s = blockIdx.x; s < slopes; s += gridDim.x) {
+    C sum = 0;
+    for (Index i = threadIdx.x; i < outer * inner; i += blockDim.x) {
+      Index at = (i / inner * slopes + s) * inner + i % inner;
+      if (!((C)x[at] > 0)) sum += (C)g[at] * (C)x[at];
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) store(to + s, sum, add);
+  }
+}

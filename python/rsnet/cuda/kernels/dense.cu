@@ -12,12 +12,12 @@ struct Layout {
   Index row, near, far, stack;
 };
 
-// C = A B (+ bias) for a stack of matrices; rows of `c` are `c_row` apart. The bias has an element
+// C = alpha A B (+ bias) for a stack of matrices; rows of `c` are `c_row` apart. The bias has an element
 // for each column, or for each row.
 template <class T>
 __global__ void matmul(Index m, Index n, Index depth, Index run, Index stacks, const T *a, Layout la,
-                       const T *b, Layout lb, T *c, Index c_row, Index c_stack, const T *bias,
-                       int bias_of_rows, int add) {
+                       const T *b, Layout lb, T *c, Index c_row, Index c_stack, double alpha,
+                       const T *bias, int bias_of_rows, int add) {
   typedef Compute<T> C;
   __shared__ C as[DEPTH][TILE];
   __shared__ C bs[DEPTH][TILE];
@@ -54,7 +54,7 @@ __global__ void matmul(Index m, Index n, Index depth, Index run, Index stacks, c
           Index row = top + ty * SIDE + i, column = left + tx * SIDE + j;
           if (row >= m || column >= n) continue;
           C shift = bias ? (C)bias[bias_of_rows ? row : column] : (C)0;
-          store(c + s * c_stack + row * c_row + column, sum[i][j] + shift, add);
+          store(c + s * c_stack + row * c_row + column, (C)alpha * sum[i][j] + shift, add);
         }
       }
     }
@@ -69,4 +69,8 @@ __global__ void add_bias(Index count, Index m, Index n, T *c, Index c_row, Index
     Index row = i / n % m, column = i % n;
     store(c + i / n / m * c_stack + row * c_row + column, bias[bias_of_rows ? row : column], 1);
   }
+}
+
+template <class T> __global__ void times(Index n, const T *x, T *y, double factor, int add) {
+  for (Index i = first(); i < n; i += step()) store(y + i, (Compute<T>)factor * (Compute<T>)x[i], add);
 }

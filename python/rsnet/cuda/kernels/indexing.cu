@@ -20,25 +20,6 @@ __global__ void take(Index n, Index taken, Index extent, Index inner, const T *x
   }
 }
 
-// The gradient of what was taken, into zeros or what is to be added to: the first of equal indices
-// sums for all, in their order, so results do not depend on the order of threads.
-template <class T, class I>
-__global__ void take_back(Index n, Index taken, Index extent, Index inner, const T *g,
-                          const I *indices, T *x, int mode) {
-  typedef Compute<T> C;
-  for (Index i = first(); i < n; i += step()) {
-    Index k = i / inner % taken, outer = i / inner / taken, own = position(indices[k], extent, mode);
-    bool is_first = true;
-    for (Index j = 0; j < k && is_first; j++) is_first = position(indices[j], extent, mode) != own;
-    if (!is_first) continue;
-    C sum = 0;
-    for (Index j = k; j < taken; j++)
-      if (position(indices[j], extent, mode) == own)
-        sum += (C)g[(outer * taken + j) * inner + i % inner];
-    store(x + (outer * extent + own) * inner + i % inner, sum, 1);
-  }
-}
-
 template <class T, class I>
 __global__ void one_hot(Index n, Index depth, const I *indices, T *y, double on, double off, int add) {
   for (Index i = first(); i < n; i += step()) {

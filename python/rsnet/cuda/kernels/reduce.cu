@@ -63,6 +63,15 @@ template <class T> struct Norm2Fold {
   static __device__ double end(double v, Index) { return sqrt(v); }
 };
 
+// Of double precision, whose squares may be out of range.
+template <class T> struct HypotFold {
+  typedef double Value;
+  static __device__ double start() { return 0; }
+  static __device__ double value(T x) { return x < 0 ? -(double)x : (double)x; }
+  static __device__ double join(double a, double b) { return hypot(a, b); }
+  static __device__ double end(double v, Index) { return v; }
+};
+
 // Slopes of the output gradient g, the input x and the output y.
 struct SameSlope {
   template <class C> static __device__ C of(C g, C, C, C) { return g; }
@@ -108,8 +117,8 @@ __global__ void spread(Index n, Index count, const T *g, const T *x, const T *y,
 
 // The position of the greatest (sign 1) or least (sign -1) element of rows whose elements are
 // `distance` apart; of equal ones the first, and NaN before all.
-template <class T>
-__global__ void position(Index rows, Index length, Index distance, const T *x, float *y, int sign,
+template <class T, class P>
+__global__ void position(Index rows, Index length, Index distance, const T *x, P *y, int sign,
                          int add) {
   typedef Compute<T> C;
   for (Index r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -124,6 +133,6 @@ __global__ void position(Index rows, Index length, Index distance, const T *x, f
     for (Index i = threadIdx.x; i < length; i += blockDim.x)
       if (before(i, best)) best = i;
     best = block_reduce(best, (Index)-1, [&](Index a, Index b) { return before(a, b) ? a : b; });
-    if (threadIdx.x == 0) store(y + r, (float)best, add);
+    if (threadIdx.x == 0) store(y + r, best, add);
   }
 }

@@ -37,16 +37,16 @@ __global__ void choose(Index n, Index inner, const U *condition, const T *a, con
 }
 
 template <class T>
-__global__ void clip(Index n, const T *x, T *y, double low, double high, int add) {
+__global__ void clip(Index n, const T *x, T *y, T low, T high, int add) {
   typedef Compute<T> C;
   for (Index i = first(); i < n; i += step()) {
     C v = (C)x[i];
-    store(y + i, v < (C)low ? (C)low : v > (C)high ? (C)high : v, add);
+    store(y + i, v > (C)high ? (C)high : v < (C)low ? (C)low : v, add);
   }
 }
 
 template <class T>
-__global__ void clip_back(Index n, const T *g, const T *x, T *y, double low, double high, int add) {
+__global__ void clip_back(Index n, const T *g, const T *x, T *y, T low, T high, int add) {
   typedef Compute<T> C;
   for (Index i = first(); i < n; i += step()) {
     C v = (C)x[i];

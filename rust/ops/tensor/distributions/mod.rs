@@ -195,12 +195,55 @@ fn both<P: Source + for<'a> From<&'a L>, L: ParamStruct>(
     ]
 }
 
+/// Parameters of a distribution: one or two numbers.
+pub(in crate::ops) trait Setting {
+    /// The numbers; an error if there is no such distribution.
+    fn checked(&self) -> Result<[f64; 2]>;
+}
+
+impl Setting for GammaParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        check_positive("alpha", self.alpha.into())?;
+        check_positive("beta", self.beta.into())?;
+        Ok([self.alpha.into(), self.beta.into()])
+    }
+}
+
+impl Setting for ExponentialParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        check_positive("lam", self.lam.into())?;
+        Ok([self.lam.into(), 0.0])
+    }
+}
+
+impl Setting for PoissonParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        check_not_negative("lam", self.lam.into())?;
+        Ok([self.lam.into(), 0.0])
+    }
+}
+
+impl Setting for NegativeBinomialParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        let (k, p) = (f64::from(self.k), f64::from(self.p));
+        check_positive("k", k)?;
+        check("p", p, p > 0.0 && p <= 1.0, "more than 0 and at most 1")?;
+        Ok([k, p])
+    }
+}
+
+impl Setting for GeneralizedParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        check_not_negative("mu", self.mu.into())?;
+        check_not_negative("alpha", self.alpha.into())?;
+        Ok([self.mu.into(), self.alpha.into()])
+    }
+}
+
 fn sources() -> Vec<OpDef> {
     [
         both::<GammaParam, GammaLikeParam>("_random_gamma", "the gamma distribution", |call, p| {
-            let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
-            check_positive("alpha", alpha)?;
-            check_positive("beta", beta)?;
+            let [alpha, beta] = p.checked()?;
             fill(call, |d, _| beta * d.gamma(alpha));
             Ok(())
         }),
@@ -208,8 +251,7 @@ fn sources() -> Vec<OpDef> {
             "_random_exponential",
             "the exponential distribution",
             |call, p| {
-                let lam = f64::from(p.lam);
-                check_positive("lam", lam)?;
+                let [lam, _] = p.checked()?;
                 fill(call, |d, _| d.exponential() / lam);
                 Ok(())
             },
@@ -218,8 +260,7 @@ fn sources() -> Vec<OpDef> {
             "_random_poisson",
             "the Poisson distribution",
             |call, p| {
-                let lam = f64::from(p.lam);
-                check_not_negative("lam", lam)?;
+                let [lam, _] = p.checked()?;
                 fill(call, |d, _| d.poisson(lam));
                 Ok(())
             },
@@ -228,9 +269,7 @@ fn sources() -> Vec<OpDef> {
             "_random_negative_binomial",
             "the number of failures before ``k`` successes",
             |call, p| {
-                let (k, p) = (f64::from(p.k), f64::from(p.p));
-                check_positive("k", k)?;
-                check("p", p, p > 0.0 && p <= 1.0, "more than 0 and at most 1")?;
+                let [k, p] = p.checked()?;
                 fill(call, |d, _| gamma_poisson(d, k, (1.0 - p) / p));
                 Ok(())
             },
@@ -239,9 +278,7 @@ fn sources() -> Vec<OpDef> {
             "_random_generalized_negative_binomial",
             "the negative binomial distribution given by mean and dispersion",
             |call, p| {
-                let (mu, alpha) = (f64::from(p.mu), f64::from(p.alpha));
-                check_not_negative("mu", mu)?;
-                check_not_negative("alpha", alpha)?;
+                let [mu, alpha] = p.checked()?;
                 fill(call, |d, _| dispersed(d, mu, alpha));
                 Ok(())
             },
@@ -266,6 +303,20 @@ params! {
     }
 }
 
+impl Setting for UniformLikeParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        check_range(self.low.into(), self.high.into())?;
+        Ok([self.low.into(), self.high.into()])
+    }
+}
+
+impl Setting for NormalLikeParam {
+    fn checked(&self) -> Result<[f64; 2]> {
+        check_scale(self.scale.into())?;
+        Ok([self.loc.into(), self.scale.into()])
+    }
+}
+
 /// An operator that draws an array like its input.
 fn alike(def: OpDef, what: &str, example: &str) -> OpDef {
     elementwise(def)
@@ -285,9 +336,8 @@ fn likes() -> Vec<OpDef> {
         )
         .kernel(
             Kernel::cpu(|call| {
-                let p: &UniformLikeParam = call.attrs.get();
-                check_range(p.low.into(), p.high.into())?;
-                let span = Span::new(call.outputs[0].dtype(), p.low.into(), p.high.into());
+                let [low, high] = call.attrs.get::<UniformLikeParam>().checked()?;
+                let span = Span::new(call.outputs[0].dtype(), low, high);
                 fill(call, |d, _| span.at(d.uniform()));
                 Ok(())
             })
@@ -300,9 +350,7 @@ fn likes() -> Vec<OpDef> {
         )
         .kernel(
             Kernel::cpu(|call| {
-                let p: &NormalLikeParam = call.attrs.get();
-                check_scale(p.scale.into())?;
-                let (loc, scale) = (f64::from(p.loc), f64::from(p.scale));
+                let [loc, scale] = call.attrs.get::<NormalLikeParam>().checked()?;
                 fill(call, |d, _| loc + scale * d.normal());
                 Ok(())
             })

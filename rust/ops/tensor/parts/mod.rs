@@ -14,7 +14,7 @@ use crate::tensor::View;
 
 /// The part of `whole` that begins at `begin` and has the extents of `part`, as a view of the
 /// whole.
-fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
+pub fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
     let own = whole.strides();
     let start: i64 = begin.iter().zip(own).map(|(b, s)| b * s).sum();
     // Along an axis of one element no step is taken, however long.

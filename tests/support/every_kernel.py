@@ -1,6 +1,6 @@
 """Calls of every CUDA kernel on arrays that fill their memory to the last byte.
 
-For the emulated driver with sanitizers: an element beyond an array is then not allocated, and what
+For the emulated driver. With sanitizers an element beyond an array is not allocated, and what
 touches it ends the program. Prints the number of results that were compared with the host's; an
 error if there is a kernel that no call has launched.
 """
@@ -19,6 +19,10 @@ warnings.simplefilter("ignore")
 
 def of(*shape):
     return np.random.RandomState(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def lengths(x):
+    return nd.array([4, 2, 1, 3] * 4, ctx=x.context)
 
 
 # Extents are such that arrays have 64, 128, 256 or 512 bytes, sizes that the pool does not round.
@@ -57,6 +61,40 @@ CALLS = [
     (lambda x: nd.sort(x, axis=0) + nd.sort(x, is_ascend=False), [of(8, 16)]),
     (lambda x: nd.topk(x, k=4, ret_typ="value"), [of(8, 16)]),
     (lambda x: nd._internal._np_cumsum(x, axis=0), [of(8, 16)]),
+    (lambda x, g, b: nd.GroupNorm(x, g, b, num_groups=2), [of(2, 4, 16), of(2), of(2)]),
+    (lambda x, g, b: nd.InstanceNorm(x, g, b), [of(2, 4, 16), of(4), of(4)]),
+    (lambda x: nd.L2Normalization(x, mode="channel") + nd.LRN(x, nsize=3), [of(2, 4, 4, 4)]),
+    (lambda x: nd.gather_nd(x, nd.array([[0, 7, 3, 3] * 4], ctx=x.context)), [of(8, 16)]),
+    (
+        lambda x: nd.scatter_nd(x, nd.array([[0, 7, 3, 5]], ctx=x.context), shape=(8, 16)),
+        [of(4, 16)],
+    ),
+    (
+        lambda x: nd.SequenceMask(x, lengths(x), True) + nd.SequenceReverse(x, lengths(x), True),
+        [of(4, 16, 2)],
+    ),
+    (lambda x: nd.SequenceLast(x, lengths(x), True), [of(4, 16, 2)]),
+    (
+        lambda x: nd.Pad(x, mode="reflect", pad_width=(0, 0, 0, 0, 2, 2, 2, 2)),
+        [of(2, 2, 4, 4)],
+    ),
+    (lambda x: nd.Crop(x, h_w=(4, 4), offset=(4, 4)), [of(2, 1, 8, 8)]),
+    (lambda x: nd.UpSampling(x, scale=2, sample_type="nearest"), [of(2, 2, 4, 4)]),
+    (
+        lambda x, w: nd.UpSampling(x, w, scale=2, sample_type="bilinear", num_filter=4, num_args=2),
+        [of(2, 4, 4, 4), of(4, 1, 4, 4)],
+    ),
+    (
+        lambda a, b, c: nd.linalg.gemm(a, b, c, alpha=2, beta=3) + nd.linalg.syrk(a),
+        [of(8, 8), of(8, 8), of(8, 8)],
+    ),
+    (
+        lambda x: nd.contrib.interleaved_matmul_selfatt_valatt(
+            x, nd.contrib.interleaved_matmul_selfatt_qk(x, heads=2), heads=2
+        ),
+        [of(4, 2, 3 * 2 * 8)],
+    ),
+    (lambda x, s: nd.LeakyReLU(x, s, act_type="prelu"), [of(4, 16, 2), of(16)]),
     (lambda x: 2 - x + 3 / (x * x + 1) + x**2, [of(8, 16)]),
     (lambda x, y: nd.maximum(x, y) * nd.elemwise_add(x, y), [of(8, 16), of(8, 16) + of(16, 8).T]),
     (lambda x, y: nd.add_n(x, y, x), [of(8, 16), of(8, 16)]),
@@ -151,6 +189,13 @@ def without_gradients(ctx):
         nd.full((16,), 3, ctx=ctx),
         nd.random.normal(shape=(16,), ctx=ctx),
         nd.random.uniform(shape=(16,), ctx=ctx),
+        nd.random.gamma(2, 3, shape=(16,), ctx=ctx),
+        nd.random.poisson(40, shape=(16,), ctx=ctx),
+        nd.random.randint(-5, 5, shape=(16,), ctx=ctx),
+        nd.sample_gamma(nd.abs(g), nd.abs(g)),
+        nd.sample_multinomial(nd.softmax(x), shape=2),
+        nd._internal._scatter_set_nd(g, g[:4], numbers[:4].reshape((1, 4)), shape=(16,)),
+        nd.norm(nd.array(of(8, 16), ctx=ctx, dtype="float64")),
         nd.BatchNorm(x, g, g, nd.zeros_like(g), nd.ones_like(g)),
     ]
 
