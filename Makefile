@@ -139,6 +139,7 @@ bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch wher
 	$(BIN)/python benches/python/engine.py
 	$(BIN)/python benches/python/overhead.py
 	$(BIN)/python benches/python/step.py
+	$(BIN)/python benches/python/quantized.py
 	$(BIN)/python benches/python/plugins.py
 	$(BIN)/python benches/python/cuda.py
 
