@@ -3,7 +3,7 @@
 //! Run one after the other, each step of `relu(batch_norm(x) + y)` would read from memory what the
 //! step before has just written there. A chain goes over blocks of elements instead, and runs all
 //! of its steps on a block while that is in the cache. Its steps are pointwise; the first may be a
-//! kernel that tells of the elements that it has finished, or the last one that asks for those that
+//! kernel that reports the elements that it has finished, or the last one that requests those that
 //! it reads next ([`Around`]), as batch normalisation does forwards and backwards.
 //!
 //! Nothing else changes: memory, kernels and their arguments are those of single steps, so values
@@ -56,10 +56,10 @@ pub fn role_of(step: &Step) -> Role {
         {
             Role::Pointwise(out.size())
         }
-        (Some(out), _) if asked[0] != OpReq::Null && holds(prepared.kernel.tells) => {
+        (Some(out), _) if asked[0] != OpReq::Null && holds(prepared.kernel.reports_elements) => {
             Role::Leads(out.size())
         }
-        (_, Some(input)) if holds(prepared.kernel.asks) => Role::Ends(input.size()),
+        (_, Some(input)) if holds(prepared.kernel.requests_elements) => Role::Ends(input.size()),
         _ => Role::Alone,
     };
     match role {

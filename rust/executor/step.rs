@@ -18,9 +18,9 @@ pub enum Role {
     #[default]
     Alone,
     Pointwise(usize),
-    /// Tells of the elements of its first output.
+    /// Reports the elements of its first output as it finishes them.
     Leads(usize),
-    /// Asks for the elements of its first input.
+    /// Requests the elements of its first input before it reads them.
     Ends(usize),
 }
 
@@ -85,60 +85,74 @@ impl Step {
             outside: Vec::new(),
             role: Role::Alone,
         };
-        let mut inputs = Vec::with_capacity(node.inputs.len());
-        let mut outputs = Vec::with_capacity(node.num_outputs as usize);
         let mutated = op.mutates.to_vec(&node.attrs);
-        for (i, &entry) in node.inputs.iter().enumerate() {
-            let array = memory.array(plan, entry)?;
-            inputs.push(match &array {
-                Some(array) => array.view()?,
-                None => absent(plan, entry),
-            });
-            match array {
-                Some(array) if memory.outside(plan, entry).is_some() => {
-                    step.outside.push((i, array.clone()));
-                    if mutated.contains(&i) && node.mirror_of.is_some() {
-                        let rt = array.base();
-                        let own =
-                            NDArray::empty(rt, array.shape(), array.dtype(), array.context())?;
-                        let original = std::mem::replace(&mut inputs[i], own.view()?);
-                        step.spared.push((original, own));
-                        step.reads.push(array);
-                    } else if mutated.contains(&i) {
-                        step.writes.push((array, false));
-                    } else {
-                        step.reads.push(array);
-                    }
-                }
-                _ => {}
-            }
-        }
-        for index in 0..node.num_outputs {
-            let entry = Entry::new(n as u32, index);
-            let req = plan.req[plan.graph.entry_id(entry)];
-            let array = if req == OpReq::Null { None } else { memory.array(plan, entry)? };
-            step.req.push(if array.is_some() { req } else { OpReq::Null });
-            outputs.push(match &array {
-                Some(array) => array.view()?,
-                None => absent(plan, entry),
-            });
-            match array {
-                Some(array) if memory.outside(plan, entry).is_some() => {
-                    step.outside.push((node.inputs.len() + index as usize, array.clone()));
-                    // An output's array holds one buffer at a time, perhaps a smaller one.
-                    let alone = matches!(plan.place[plan.graph.entry_id(entry)], Place::Output(_));
-                    let overwrites = req.overwrites() && (alone || array.is_whole());
-                    step.writes.push((array, overwrites));
-                }
-                _ => {}
-            }
-        }
-        (step.inputs, step.outputs) = (inputs.into(), outputs.into());
+        step.inputs = step.lay_inputs(plan, memory, &mutated)?;
+        step.outputs = step.lay_outputs(plan, memory)?;
         step.crossing = crossing(plan, memory, n, &step.req)?;
         if step.crossing.is_none() {
             step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
         }
         Ok(step)
+    }
+
+    /// The views of the inputs; notes those that are arrays from outside.
+    fn lay_inputs(
+        &mut self,
+        plan: &Plan,
+        memory: &Memory,
+        mutated: &[usize],
+    ) -> Result<Arc<[View]>> {
+        let node = &plan.graph.nodes[self.node as usize];
+        let mut views = Vec::with_capacity(node.inputs.len());
+        for (i, &entry) in node.inputs.iter().enumerate() {
+            let Some(array) = memory.array(plan, entry)? else {
+                views.push(absent(plan, entry));
+                continue;
+            };
+            let mut view = array.view()?;
+            if memory.outside(plan, entry).is_some() {
+                self.outside.push((i, array.clone()));
+                if !mutated.contains(&i) {
+                    self.reads.push(array);
+                } else if node.mirror_of.is_none() {
+                    self.writes.push((array, false));
+                } else {
+                    let (shape, dtype, device) = (array.shape(), array.dtype(), array.context());
+                    let own = NDArray::empty(array.base(), shape, dtype, device)?;
+                    self.spared.push((std::mem::replace(&mut view, own.view()?), own));
+                    self.reads.push(array);
+                }
+            }
+            views.push(view);
+        }
+        Ok(views.into())
+    }
+
+    /// The views of the outputs; notes their requests, and those that are arrays from outside.
+    fn lay_outputs(&mut self, plan: &Plan, memory: &Memory) -> Result<Arc<[View]>> {
+        let node = &plan.graph.nodes[self.node as usize];
+        let mut views = Vec::with_capacity(node.num_outputs as usize);
+        for index in 0..node.num_outputs {
+            let entry = Entry::new(self.node, index);
+            let id = plan.graph.entry_id(entry);
+            let req = plan.req[id];
+            let array = if req == OpReq::Null { None } else { memory.array(plan, entry)? };
+            let Some(array) = array else {
+                self.req.push(OpReq::Null);
+                views.push(absent(plan, entry));
+                continue;
+            };
+            self.req.push(req);
+            views.push(array.view()?);
+            if memory.outside(plan, entry).is_some() {
+                self.outside.push((node.inputs.len() + index as usize, array.clone()));
+                // An output's array holds one buffer at a time, perhaps a smaller one.
+                let alone = matches!(plan.place[id], Place::Output(_));
+                let overwrites = req.overwrites() && (alone || array.is_whole());
+                self.writes.push((array, overwrites));
+            }
+        }
+        Ok(views.into())
     }
 
     /// Returns true for a callback, which completes asynchronously.

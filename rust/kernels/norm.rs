@@ -74,7 +74,7 @@ impl Channels {
     }
 
     /// Calls `done` with the elements of finished channels, if these are neighbours.
-    fn tell(&self, channels: Range<usize>, done: OnElements<'_>) {
+    fn report(&self, channels: Range<usize>, done: OnElements<'_>) {
         if self.is_in_order() {
             done(self.elements(channels));
         }
@@ -160,7 +160,7 @@ impl Channels {
                 }
                 if !y.ptr().is_null() {
                     normalise_of(self, range.clone(), x.at(0), &a, y.at(0));
-                    self.tell(range, done);
+                    self.report(range, done);
                 }
             }
         };
@@ -198,7 +198,7 @@ impl Channels {
         self.for_channels(|range| {
             // SAFETY: as above.
             unsafe { normalise_of(self, range.clone(), x.at(0), &a, y.at(0)) };
-            self.tell(range, done);
+            self.report(range, done);
         });
     }
 

@@ -328,8 +328,8 @@ impl Kernel {
             body: Body::Device(Arc::new(body)),
             accumulates: true,
             skips_null: true,
-            asks: None,
-            tells: None,
+            requests_elements: None,
+            reports_elements: None,
         }
     }
 

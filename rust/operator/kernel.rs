@@ -54,7 +54,8 @@ pub struct Call<'a> {
     pub outputs: &'a [View],
     /// For temporary space; `None` on the CPU.
     pub memory: Option<&'a dyn DeviceMemory>,
-    /// Work on the same elements; of kernels with [`Kernel::asks`] or [`Kernel::tells`] only.
+    /// Work on the same elements; of kernels with [`Kernel::requests_elements`] or
+    /// [`Kernel::reports_elements`] only.
     pub around: Around<'a>,
 }
 
@@ -64,10 +65,10 @@ pub type OnElements<'a> = &'a (dyn Fn(Range<usize>) + Sync);
 /// Work that a kernel has done while the elements that it concerns are in the cache.
 #[derive(Clone, Copy, Default)]
 pub struct Around<'a> {
-    /// Makes elements of the first input, in its memory. The kernel asks once for each, before it
+    /// Makes elements of the first input, in its memory. The kernel requests each once, before it
     /// reads that element of any input, and for all of them before it writes the first output.
     pub before: Option<OnElements<'a>>,
-    /// Uses elements of the first output, and may change them. The kernel tells once of each, and
+    /// Uses elements of the first output, and may change them. The kernel reports each once, and
     /// then neither reads nor writes that element of any input or output.
     pub after: Option<OnElements<'a>>,
 }
@@ -294,9 +295,9 @@ pub struct Kernel {
     /// True if it does not touch outputs with request `Null`, so that they need no memory.
     pub skips_null: bool,
     /// Whether a call with these inputs serves [`Around::before`].
-    pub asks: Option<OfInputs>,
+    pub requests_elements: Option<OfInputs>,
     /// Whether a call with these inputs, whose first output is wanted, serves [`Around::after`].
-    pub tells: Option<OfInputs>,
+    pub reports_elements: Option<OfInputs>,
 }
 
 /// A predicate on parameters and inputs of a call.
@@ -312,8 +313,8 @@ impl Kernel {
             body: Body::Native(Arc::new(run)),
             accumulates: false,
             skips_null: false,
-            asks: None,
-            tells: None,
+            requests_elements: None,
+            reports_elements: None,
         }
     }
 
@@ -333,15 +334,15 @@ impl Kernel {
         self
     }
 
-    /// Declares that the kernel asks for elements of its first input on calls of which this holds.
-    pub fn asks(mut self, when: OfInputs) -> Self {
-        self.asks = Some(when);
+    /// Declares that the kernel requests elements of its first input on calls of which this holds.
+    pub fn requests_elements(mut self, when: OfInputs) -> Self {
+        self.requests_elements = Some(when);
         self
     }
 
-    /// Declares that the kernel tells of elements of its first output on calls of which this holds.
-    pub fn tells(mut self, when: OfInputs) -> Self {
-        self.tells = Some(when);
+    /// Declares that the kernel reports elements of its first output on calls of which this holds.
+    pub fn reports_elements(mut self, when: OfInputs) -> Self {
+        self.reports_elements = Some(when);
         self
     }
 

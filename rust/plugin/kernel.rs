@@ -86,8 +86,8 @@ pub fn kernel(op: &Arc<OpDecl>, decl: &Arc<KernelDecl>, at: usize, matches: Matc
         body: Body::Native(Arc::new(move |call| run(&op, &kernel, call))),
         accumulates: flag(abi::ACCUMULATES),
         skips_null: flag(abi::SKIPS_NULL),
-        asks: None,
-        tells: None,
+        requests_elements: None,
+        reports_elements: None,
     }
 }
 

@@ -149,8 +149,8 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words))),
             accumulates,
             skips_null: false,
-            asks: None,
-            tells: None,
+            requests_elements: None,
+            reports_elements: None,
         }));
     }
     Ok(def)

@@ -149,7 +149,9 @@ pub fn as_forward(def: OpDef, back: &str) -> OpDef {
         }))
         .kernel(
             widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
-                .tells(|attrs, ins| unwidened(attrs, &ins[0]).is_some_and(|s| s.is_in_order())),
+                .reports_elements(|attrs, ins| {
+                    unwidened(attrs, &ins[0]).is_some_and(|s| s.is_in_order())
+                }),
         )
 }
 
@@ -160,7 +162,9 @@ pub fn as_gradient(def: OpDef) -> OpDef {
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .kernel(
             widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))
-                .asks(|attrs, ins| unwidened(attrs, &ins[1]).is_some_and(|s| s.has_planes())),
+                .requests_elements(|attrs, ins| {
+                    unwidened(attrs, &ins[1]).is_some_and(|s| s.has_planes())
+                }),
         )
         .not_deterministic()
 }

@@ -99,8 +99,8 @@ fn meeting(of_one: &Kernel, gamma: usize, together: Together) -> Kernel {
         body: Body::Callback(Arc::new(meeting)),
         accumulates: false,
         skips_null: false,
-        asks: None,
-        tells: None,
+        requests_elements: None,
+        reports_elements: None,
     }
 }
 

@@ -33,8 +33,8 @@ params! {
 }
 
 params! {
-    /// Parameters of `_contrib_quantize_v2`.
-    pub struct QuantizeV2Param {
+    /// Parameters of `_contrib_quantize_v2` and `_contrib_requantize`.
+    pub struct CalibratedParam {
         out_type: AnyByteType, default(AnyByteType::Int8), "Dtype of the output; 'auto' is uint8 \
                                                             if min_calib_range is given and not \
                                                             negative, else int8.";
@@ -49,19 +49,6 @@ params! {
     /// Parameters of `_contrib_dequantize`.
     pub struct DequantizeParam {
         out_type: RealType, default(RealType::Float32), "Dtype of the output.";
-    }
-}
-
-params! {
-    /// Parameters of `_contrib_requantize`.
-    pub struct RequantizeParam {
-        out_type: AnyByteType, default(AnyByteType::Int8), "Dtype of the output; 'auto' is uint8 \
-                                                            if min_calib_range is given and not \
-                                                            negative, else int8.";
-        min_calib_range: Option<f32>, default(None), "The least number expected; None takes it \
-                                                      from the data.";
-        max_calib_range: Option<f32>, default(None), "The greatest number expected; None takes it \
-                                                      from the data.";
     }
 }
 
@@ -158,13 +145,13 @@ pub fn operators() -> Vec<OpDef> {
                 )
             })
             .kernel(Kernel::cpu(|call| quantize(call, Range::of_inputs(call, 1))).skips_null()),
-        OpDef::new::<QuantizeV2Param>("_contrib_quantize_v2")
+        OpDef::new::<CalibratedParam>("_contrib_quantize_v2")
             .doc(QUANTIZE_V2)
             .inputs_are(&[("data", "Real numbers.")])
             .outputs_are(&INT_OUTPUTS)
             .infer_shape(shapes)
             .infer_type(|attrs, inputs, outputs| {
-                let p: &QuantizeV2Param = attrs.get();
+                let p: &CalibratedParam = attrs.get();
                 types(inputs, outputs, DType::F32, byte_type(p.out_type, p.min_calib_range))
             })
             .kernel(Kernel::cpu(quantize_v2).skips_null()),
@@ -179,13 +166,13 @@ pub fn operators() -> Vec<OpDef> {
                 Ok(inputs[0].is_some())
             })
             .kernel(Kernel::cpu(dequantize).skips_null()),
-        OpDef::new::<RequantizeParam>("_contrib_requantize")
+        OpDef::new::<CalibratedParam>("_contrib_requantize")
             .doc(REQUANTIZE)
             .inputs_are(&data("Sums in int32."))
             .outputs_are(&INT_OUTPUTS)
             .infer_shape(shapes)
             .infer_type(|attrs, inputs, outputs| {
-                let p: &RequantizeParam = attrs.get();
+                let p: &CalibratedParam = attrs.get();
                 types(inputs, outputs, DType::I32, byte_type(p.out_type, p.min_calib_range))
             })
             .kernel(Kernel::cpu(requantize).skips_null()),
@@ -239,7 +226,7 @@ fn quantize(call: &Call<'_>, range: Range) -> Result<()> {
 }
 
 fn quantize_v2(call: &Call<'_>) -> Result<()> {
-    let p: &QuantizeV2Param = call.attrs.get();
+    let p: &CalibratedParam = call.attrs.get();
     let range = Range::calibrated(p.min_calib_range, p.max_calib_range)
         .unwrap_or_else(|| extremes::<f32>(&call.inputs[0], |x| x));
     quantize(call, range)
@@ -284,7 +271,7 @@ fn dequantize(call: &Call<'_>) -> Result<()> {
 }
 
 fn requantize(call: &Call<'_>) -> Result<()> {
-    let p: &RequantizeParam = call.attrs.get();
+    let p: &CalibratedParam = call.attrs.get();
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let unit = Range::of_inputs(call, 1).unit(DType::I32);
     let real = |q: i32| (f64::from(q) * unit) as f32;
