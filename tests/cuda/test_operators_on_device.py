@@ -63,13 +63,13 @@ def test_results_do_not_depend_on_the_order_of_threads(case, order, gpu, monkeyp
 
 #: Operators whose families have kernels: no case of them, nor a gradient, runs on the host.
 ON_DEVICE = """
-    Activation BatchNorm Convolution Crop Deconvolution Dropout Embedding FullyConnected
-    GroupNorm InstanceNorm L2Normalization LRN LayerNorm Pad Pooling RNN SequenceLast
+    Activation BatchNorm CTCLoss Convolution Crop Deconvolution Dropout Embedding FullyConnected
+    GroupNorm InstanceNorm L2Normalization LRN LayerNorm Pad Pooling RNN ROIPooling SequenceLast
     SequenceMask SequenceReverse SoftmaxActivation SoftmaxOutput _contrib_arange_like
     _contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt
     _contrib_interleaved_matmul_selfatt_qk _contrib_interleaved_matmul_selfatt_valatt
     _linalg_syrk _np_copy _np_max _np_moveaxis _np_reshape _np_squeeze _np_sum _np_transpose
-    add_n argmax argmin argsort batch_dot batch_take broadcast_add
+    _slice_assign _split_v2 add_n argmax argmin argsort batch_dot batch_take broadcast_add
     broadcast_like broadcast_to clip concat cumsum dot expand_dims flip gather_nd hard_sigmoid
     log_softmax max mean min norm one_hot pick prod relu repeat reverse scatter_nd slice slice_axis
     slice_like softmin sort split square squeeze stack sum swapaxes take tile topk transpose where

@@ -94,6 +94,20 @@ CALLS = [
         ),
         [of(4, 2, 3 * 2 * 8)],
     ),
+    (
+        lambda x: nd.CTCLoss(x, nd.array([[1, 2, 3, 0], [3, 3, 1, 2]] * 8, ctx=x.context)),
+        [of(8, 16, 4)],
+    ),
+    (
+        lambda x: nd.ROIPooling(
+            x,
+            nd.array([[0, 0, 0, 7, 7, 0], [1, 2, 1, 9, 5, 0]], ctx=x.context)[:, :5],
+            pooled_size=(4, 4),
+            spatial_scale=1,
+        ),
+        [of(2, 2, 8, 8)],
+    ),
+    (lambda x: nd.hard_sigmoid(x), [of(8, 16)]),
     (lambda x, s: nd.LeakyReLU(x, s, act_type="prelu"), [of(4, 16, 2), of(16)]),
     (lambda x: 2 - x + 3 / (x * x + 1) + x**2, [of(8, 16)]),
     (lambda x, y: nd.maximum(x, y) * nd.elemwise_add(x, y), [of(8, 16), of(8, 16) + of(16, 8).T]),

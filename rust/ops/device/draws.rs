@@ -1,6 +1,6 @@
 //! Numbers of common distributions, the same as on the host.
 
-use super::{FLOATS, KernelsOf, NUMBERS, add, kernel, wanted};
+use super::{FLOATS, KernelsOf, NUMBERS, add, kernel, same_dtype, wanted};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -56,13 +56,8 @@ fn drawing_each(first: &'static str, kind: i32) -> Vec<Kernel> {
 
 /// Both parameters have one dtype.
 fn drawing_pairs(names: [&'static str; 2], kind: i32) -> Vec<Kernel> {
-    let one = |dtype: DType| {
-        let of = |name: &str| Match::DTypeOf(name.to_owned(), vec![dtype]);
-        Match::And(Box::new(of(names[0])), Box::new(of(names[1])))
-    };
-    let [a, b, c] = [DType::F32, DType::F64, DType::F16].map(one);
-    let same = Match::Or(Box::new(Match::Or(Box::new(a), Box::new(b))), Box::new(c));
-    drawing_each(names[0], kind).into_iter().map(|kernel| kernel.only(same.clone())).collect()
+    let each = drawing_each(names[0], kind).into_iter();
+    each.map(|kernel| kernel.only(same_dtype(names, FLOATS))).collect()
 }
 
 fn randint() -> Vec<Kernel> {

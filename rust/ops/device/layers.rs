@@ -12,6 +12,7 @@ use crate::ops::nn::dropout::{DropoutParam, drops};
 use crate::ops::nn::leaky_relu::{LeakyReluParam, LeakyType, channels, from_output};
 use crate::ops::nn::softmax::{SoftmaxActivationParam, SoftmaxMode, SoftmaxParam};
 use crate::ops::nn::softmax_output::{self, Normalization, SoftmaxOutputParam};
+use crate::ops::tensor::extras::HardSigmoidParam;
 use crate::tensor::View;
 
 fn is(parameter: &str, value: &str) -> Match {
@@ -127,6 +128,27 @@ fn prelu_back() -> Kernel {
         Ok(())
     });
     made.only(is("act_type", "prelu"))
+}
+
+fn hard_sigmoid() -> Vec<Kernel> {
+    vec![kernel("activation", &["hard_sigmoid<$0>"], &[("data", FLOATS)], |call, launcher| {
+        let p = call.attrs.get::<HardSigmoidParam>();
+        let (x, y, n) = (&call.inputs[0], &call.outputs[0], call.outputs[0].size());
+        let [a, b] = [p.alpha, p.beta].map(f64::from);
+        let mut args = args![n as i64, x.ptr(), y.ptr(), a, b, add(call, 0)];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
+fn hard_sigmoid_back() -> Vec<Kernel> {
+    let functions = ["hard_sigmoid_back<$0>"];
+    vec![kernel("activation", &functions, &[("data", FLOATS)], |call, launcher| {
+        let p = call.attrs.get::<HardSigmoidParam>();
+        let ([g, x], dx) = ([0, 1].map(|i| call.inputs[i].ptr()), &call.outputs[0]);
+        let ([a, b], n) = ([p.alpha, p.beta].map(f64::from), dx.size());
+        let mut args = args![n as i64, g, x, dx.ptr(), a, b, add(call, 0)];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
 }
 
 /// Rows of a softmax: their number, their length, the distance of their elements.
@@ -310,6 +332,8 @@ pub const TABLE: &[KernelsOf] = &[
     ("_backward_Activation", activation_back),
     ("LeakyReLU", leaky),
     ("_backward_LeakyReLU", leaky_back),
+    ("hard_sigmoid", hard_sigmoid),
+    ("_backward_hard_sigmoid", hard_sigmoid_back),
     ("softmax", || plain_softmax(softmax(of_softmax))),
     ("log_softmax", || plain_softmax(softmax(of_log))),
     ("softmin", || plain_softmax(softmax(of_softmin))),

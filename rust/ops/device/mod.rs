@@ -18,6 +18,7 @@ mod norm;
 mod numbers;
 mod order;
 mod reduce;
+mod regions;
 pub mod rnn;
 mod scatter;
 mod sequence;
@@ -27,7 +28,7 @@ mod window;
 
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::operator::{Call, Kernel, Launcher, OpDef, OpReq};
+use crate::operator::{Call, Kernel, Launcher, Match, OpDef, OpReq};
 
 /// The dtypes of most hand-written kernels.
 const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16];
@@ -59,6 +60,7 @@ const FAMILIES: &[&[KernelsOf]] = &[
     groups::TABLE,
     draws::TABLE,
     attention::TABLE,
+    regions::TABLE,
     rnn::TABLE,
     update::TABLE,
 ];
@@ -93,6 +95,16 @@ fn kernel(
         true => issue(call, launcher),
         false => Ok(()),
     })
+}
+
+/// Two tensors have one of these dtypes, both the same.
+fn same_dtype(names: [&str; 2], dtypes: &[DType]) -> Match {
+    let both = |dtype: &DType| {
+        let [a, b] = names.map(|name| Match::DTypeOf(name.to_owned(), vec![*dtype]));
+        Match::And(Box::new(a), Box::new(b))
+    };
+    let either = |a: Match, b: Match| Match::Or(Box::new(a), Box::new(b));
+    dtypes.iter().map(both).reduce(either).unwrap_or(Match::Not(Box::new(Match::Always)))
 }
 
 /// The bytes of a number as an element of a dtype.

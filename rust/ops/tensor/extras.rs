@@ -3,7 +3,9 @@
 
 use super::common::{all_known, copy_view, elementwise, wanted, write_f64, zero_view};
 use super::kernel;
-use super::parts::{SliceParam, copy_views, pieces, region_ranges, shaped_like, taken};
+use super::parts::{
+    Move, SliceParam, copy_views, moving, pieces, region_ranges, shaped_like, taken,
+};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::elementwise::{unary, zip};
@@ -266,23 +268,23 @@ fn split_v2() -> Vec<OpDef> {
             })
             .infer_type(same_type)
             .gradient(Gradient::use_none("_backward_split_v2"))
-            .kernel(kernel(|call| {
+            .kernels(moving("data", |call| {
                 let whole = &call.inputs[0];
                 let (axis, widths) = cut(call.attrs.get(), whole.shape())?;
-                for (i, piece) in pieces(whole, axis, widths.into_iter()).iter().enumerate() {
-                    if wanted(call, i) {
-                        copy_views(piece, &shaped_like(&call.outputs[i], piece));
-                    }
-                }
-                Ok(())
+                let parts = pieces(whole, axis, widths.into_iter()).into_iter().enumerate();
+                let part = |(output, from): (usize, View)| Move {
+                    to: shaped_like(&call.outputs[output], &from),
+                    from,
+                    output,
+                };
+                Ok(parts.map(part).collect())
             })),
-        OpDef::new::<SplitV2Param>("_backward_split_v2").kernel(kernel(|call| {
+        OpDef::new::<SplitV2Param>("_backward_split_v2").kernels(moving("output", |call| {
             let whole = &call.outputs[0];
             let (axis, widths) = cut(call.attrs.get(), whole.shape())?;
-            for (piece, g) in pieces(whole, axis, widths.into_iter()).iter().zip(call.inputs) {
-                copy_views(&shaped_like(g, piece), piece);
-            }
-            Ok(())
+            let parts = pieces(whole, axis, widths.into_iter()).into_iter().zip(call.inputs);
+            let part = |(to, g): (View, &View)| Move { from: shaped_like(g, &to), to, output: 0 };
+            Ok(parts.map(part).collect())
         })),
     ]
 }

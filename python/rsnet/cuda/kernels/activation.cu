@@ -77,3 +77,21 @@ __global__ void slope_back(Index outer, Index slopes, Index inner, const T *g, c
     if (threadIdx.x == 0) store(to + s, sum, add);
   }
 }
+
+// In double precision, as on the host.
+template <class T>
+__global__ void hard_sigmoid(Index n, const T *x, T *y, double a, double b, int add) {
+  for (Index i = first(); i < n; i += step()) {
+    double v = a * (double)(Compute<T>)x[i] + b;
+    store(y + i, v < 0 ? 0.0 : v > 1 ? 1.0 : v, add);
+  }
+}
+
+template <class T>
+__global__ void hard_sigmoid_back(Index n, const T *g, const T *x, T *dx, double a, double b,
+                                  int add) {
+  for (Index i = first(); i < n; i += step()) {
+    double v = a * (double)(Compute<T>)x[i] + b;
+    store(dx + i, (double)(Compute<T>)g[i] * (v > 0 && v < 1 ? a : 0.0), add);
+  }
+}

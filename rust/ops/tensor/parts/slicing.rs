@@ -183,6 +183,13 @@ fn slice_assign() -> OpDef {
             copy_views(&call.inputs[1], &taken(out, &slice_ranges(call.attrs, out.shape())?));
             Ok(())
         }))
+        .kernels([device::moving("lhs", false, |call| {
+            let (lhs, out) = (&call.inputs[0], &call.outputs[0]);
+            let part = taken(out, &slice_ranges(call.attrs, out.shape())?);
+            let whole = Move { from: lhs.clone(), to: out.clone(), output: 0 };
+            Ok(vec![whole, Move { from: call.inputs[1].clone(), to: part, output: 0 }])
+        })
+        .only_writes()])
 }
 
 pub fn operators() -> Vec<OpDef> {
