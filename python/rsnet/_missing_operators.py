@@ -16,7 +16,7 @@ WHY: dict[str, str] = {
             _sparse_retain _square_sum
         """,
         "the size of its output depends on the numbers of its input, and graphs are planned by "
-        "shapes": "_contrib_boolean_mask _npi_bincount _npi_unique _npx_nonzero",
+        "shapes": "_npi_bincount _npi_unique _npx_nonzero",
         "mx.image.imdecode and mx.image.imread decode images": """
             _cvimdecode _cvimread _imdecode imdecode
         """,

@@ -173,10 +173,17 @@ impl OpFunction {
         for (name, value) in self.given_params(py, &args)? {
             params.set_item(name, value)?;
         }
-        let hint = self.name.to_lowercase();
+        let hint = short_name(&self.name).to_lowercase();
         let node = (&self.name, hint, positional, by_name, params, args.node_name, args.attr);
         Ok(package.create_symbol(py, node)?.unbind())
     }
+}
+
+/// What an operator is called in the namespace that its name begins with, as `contrib`.
+fn short_name(name: &str) -> &str {
+    let sample_like = || name.strip_prefix("_random_").filter(|short| short.ends_with("_like"));
+    let namespaces = ["_contrib_", "_linalg_", "_sparse_", "_image_"];
+    namespaces.iter().find_map(|n| name.strip_prefix(n)).or_else(sample_like).unwrap_or(name)
 }
 
 /// The C function of every builtin.

@@ -94,6 +94,11 @@ impl PySymbol {
             && pairs.all(|(a, b)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index)
     }
 
+    /// Returns true if a node, outside of subgraphs, is one of this operator.
+    fn holds(&self, op: &str) -> bool {
+        self.symbol.walk().iter().any(|node| node.op_name() == op)
+    }
+
     #[staticmethod]
     fn group(symbols: Vec<PyRef<'_, PySymbol>>) -> Self {
         Symbol::group(&cores(symbols)).into()

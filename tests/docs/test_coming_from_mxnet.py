@@ -278,7 +278,5 @@ def test_a_missing_operator_says_why(name):
         with pytest.raises(mx.MXNetError, match=re.escape(WHY[name])):
             mx.sym.load_json(file_of(name))
     for where in (mx.nd, mx.sym):
-        if (where, name) == (mx.nd, "_contrib_boolean_mask"):
-            continue
         with pytest.raises(AttributeError, match=re.escape(WHY[name])):
             getattr(getattr(where, home), short)

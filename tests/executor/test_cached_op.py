@@ -320,3 +320,56 @@ def test_out_takes_the_outputs():
     out = nd.zeros((2,))
     assert op(nd.ones((2,)), out=out) is out
     assert out.asnumpy().tolist() == [2.0, 2.0]
+
+
+def test_a_graph_whose_shapes_depend_on_numbers_runs_operator_by_operator():
+    x, keep = mx.sym.Variable("x"), mx.sym.Variable("keep")
+    kept = mx.sym.contrib.boolean_mask(mx.sym.exp(x), keep, name="kept") * 2
+    for symbol in (kept, mx.sym.load_json(kept.tojson())):
+        assert symbol.infer_shape_partial(x=(3, 2)) == ([(3, 2), (3,)], [(0, 2)], [])
+        op = mx.nd.CachedOp(symbol)
+        a = mx.nd.array([[0, 1], [2, 3], [4, 5]])
+        for mask in ([1, 0, 1], [0, 0, 0], [0, 1, 0]):
+            a.attach_grad()
+            with mx.autograd.record():
+                y = op(a, mx.nd.array(mask))
+            y.backward()
+            want = 2 * np.exp(a.asnumpy())
+            chosen = np.array(mask, bool)
+            np.testing.assert_allclose(y.asnumpy(), want[chosen], rtol=1e-6)
+            np.testing.assert_allclose(a.grad.asnumpy(), want * chosen[:, None], rtol=1e-6)
+    with pytest.raises(RuntimeError):
+        kept.simple_bind(mx.cpu(), x=(3, 2))
+
+
+def test_a_hybridized_block_may_mask():
+    class Masked(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.norm = mx.gluon.nn.BatchNorm(in_channels=2)
+            self.dense = mx.gluon.nn.Dense(1, in_units=2)
+
+        def hybrid_forward(self, F, x, keep):
+            return self.dense(F.contrib.boolean_mask(self.norm(x), keep))
+
+    net = Masked()
+    net.initialize(mx.init.One())
+    x, keep = mx.nd.array([[0, 1], [2, 3], [4, 6]]), mx.nd.array([1, 0, 1])
+    steps = []
+    for hybridized in (False, True):
+        net.norm.running_mean.set_data(mx.nd.zeros(2))
+        net.hybridize(hybridized)
+        x.attach_grad()
+        with mx.autograd.record():
+            y = net(x, keep)
+        y.backward()
+        arrays = y, x.grad, net.dense.weight.grad(), net.norm.running_mean.data()
+        steps.append([array.asnumpy() for array in arrays])
+    for plain, cached in zip(*steps, strict=True):
+        np.testing.assert_allclose(plain, cached, rtol=1e-5, atol=1e-6)
+
+
+def test_flags_are_those_of_mxnet():
+    mx.nd.CachedOp(mx.sym.exp(mx.sym.Variable("x")), [("static_alloc", True), ("inline_limit", 2)])
+    with pytest.raises(ValueError, match="invalid flag 'static': expected one of: backward_bulk"):
+        mx.nd.CachedOp(mx.sym.exp(mx.sym.Variable("x")), [("static", True)])

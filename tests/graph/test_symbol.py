@@ -485,3 +485,21 @@ def test_names_that_nothing_has_are_warned_of_when_binding():
     args = {name: mx.nd.zeros(shape) for name, shape in args.items()}
     with pytest.warns(UserWarning, match="args_grad names 'fc_weigth'"):
         net.bind(mx.cpu(), args, {"fc_weigth": mx.nd.zeros((2, 2))})
+
+
+def test_names_in_namespaces_are_without_their_prefix():
+    """As in MXNet, so that parameters by such names are found in files of either."""
+    x, y, sym = mx.sym.Variable("x"), mx.sym.Variable("y"), mx.sym
+    layer = {"kernel": (3, 3), "num_filter": 2}
+    with mx.name.NameManager():
+        pairs = [
+            (sym.contrib.DeformableConvolution(x, **layer), "deformableconvolution0"),
+            (sym.contrib.MultiBoxPrior(x), "multiboxprior0"),
+            (sym.linalg.gemm2(x, y), "gemm20"),
+            (sym.image.to_tensor(x), "to_tensor0"),
+            (sym.random.uniform_like(x), "uniform_like0"),
+            (sym.random.uniform(shape=(2,)), "_random_uniform0"),
+        ]
+    assert [made.name for made, _ in pairs] == [name for _, name in pairs]
+    offset, weight = pairs[0][0].list_arguments()[1:3]
+    assert (offset, weight) == ("deformableconvolution0_offset", "deformableconvolution0_weight")

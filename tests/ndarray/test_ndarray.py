@@ -508,3 +508,12 @@ def test_shapes_and_dtypes_of_other_arrays():
     assert found.shape == (2, 2, 3) and rows.reshape_like(nd.ones((12,))).shape == (12,)
     assert rows.astype(batch).dtype == batch.dtype
     assert rows.astype(rows, copy=False) is rows
+
+
+def test_nothing_has_no_greatest_element():
+    with mx.util.np_shape(True):
+        empty = nd.zeros((0, 2))
+        for call in (empty.max, lambda: empty.min(axis=0), lambda: nd._internal._np_max(empty)):
+            with pytest.raises(mx.MXNetError, match="at least one element to choose from"):
+                call().asnumpy()
+        assert empty.max(axis=1).shape == (0,)

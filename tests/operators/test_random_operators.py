@@ -74,3 +74,17 @@ def test_densities_check_shapes():
         nd.random_pdf_dirichlet(nd.ones((3, 2)), nd.ones((3,)))
     s = mx.sym.random_pdf_normal(*map(mx.sym.Variable, ("x", "mu", "sigma")))
     assert s.infer_shape(x=(2, 3), mu=(2,)) == ([(2, 3), (2,), (2,)], [(2, 3)], [])
+
+
+def test_arrays_without_axes_and_without_elements():
+    draws = {"uniform": (), "normal": (), "gamma": (), "poisson": (3,), "randint": (2, 9)}
+    with mx.util.np_shape(True):
+        for name, params in draws.items():
+            draw = getattr(nd.random, name)
+            dtype = np.int32 if name == "randint" else np.float32
+            for shape in ((), (0, 2), (2, 1)):
+                drawn = draw(*params, shape=shape)
+                assert (drawn.shape, drawn.dtype) == (shape, dtype)
+            assert draw(*params).shape == (1,)
+        assert nd.random.normal(shape=(), dtype="float64").dtype == np.float64
+        assert nd.random.uniform(5, 6, shape=()).asscalar() >= 5

@@ -75,7 +75,9 @@ def test_the_default_dtype_is_float32():
 
 
 def test_shapes_that_contradict_name_the_array():
-    with pytest.raises(mx.MXNetError, match=r"invalid shape \(3,\) of input 'row': expected \(2,\)"):
+    with pytest.raises(
+        mx.MXNetError, match=r"invalid shape \(3,\) of input 'row': expected \(2,\)"
+    ):
         nd.add_row(nd.ones((2, 2)), nd.ones((3,)))
 
 

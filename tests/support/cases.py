@@ -154,7 +154,7 @@ case("smooth_l1", In((3, 4), -2, 2, "away"), scalar=2.0)
 for target in ("float64", "int32", "uint8", "bool"):
     case("Cast", In((3, 4), 0.3, 5.6), dtype=target, grad="none", dtypes=ALL)
 case("Cast", (3, 4), dtype="float64")
-case("amp_cast", (3, 4), dtype="float16", grad="none")
+case("amp_cast", In((3, 4), 0.3, 5.6), dtype="float16", grad="none", dtypes=ALL)
 case("amp_cast", (3, 4), dtype="float64")
 
 PAIRS = [((2, 3), (2, 3)), ((2, 3), (1, 3)), ((2, 1, 4), (1, 3, 1)), ((1,), (5,)), ((3, 4), (4,)),

@@ -30,6 +30,8 @@ for params in (
 for force in (False, True):
     case("_contrib_box_nms", In((12, 6), 0, 2, "index"), id_index=0, background_id=1, score_index=5,
          coord_start=1, force_suppress=force, dtypes=REAL, grad="none")  # fmt: skip
+case("_contrib_box_nms", In((2, 9, 6), 0, 2, "distinct"), id_index=0, overlap_thresh=0.1,
+     score_index=5, coord_start=1, grad="none")  # fmt: skip
 for params in ({}, {"is_ascend": True}, {"topk": 2}):
     case("_contrib_bipartite_matching", In((2, 4, 3), kind="distinct"), threshold=0.1, grad="zero",
          dtypes=REAL, **params)  # fmt: skip

@@ -133,9 +133,14 @@ def smooth_l1(x, scalar=1.0):
     return np.where(np.abs(x) < 1 / s2, 0.5 * s2 * x * x, np.abs(x) - 0.5 / s2)
 
 
-@reference("Cast", "amp_cast")
+@reference("Cast")
 def cast(x, dtype):
     return x.astype(dtype)
+
+
+@reference("amp_cast")
+def float_cast(x, dtype):
+    return x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x
 
 
 def truncated_division(a, b):

@@ -70,14 +70,13 @@ def box_nms(
     for block in np.ndindex(x.shape[:-2]):
         rows = [r for r in x[block] if r[score_index] > valid_thresh]
         if id_index >= 0 and background_id >= 0:
-            rows = [r for r in rows if r[id_index] != background_id]
+            rows = [r for r in rows if int(r[id_index]) != background_id]
         rows = sorted(rows, key=lambda r: -r[score_index])
         kept = []
         for r in rows[:topk] if topk > 0 else rows:
             box = corners(r[place], in_format)
-            rivals = [
-                k for k in kept if force_suppress or id_index < 0 or k[id_index] == r[id_index]
-            ]
+            alone = force_suppress or id_index < 0
+            rivals = [k for k in kept if alone or int(k[id_index]) == int(r[id_index])]
             if all(iou(corners(k[place], in_format), box) <= overlap_thresh for k in rivals):
                 kept.append(r)
         for i, r in enumerate(kept):

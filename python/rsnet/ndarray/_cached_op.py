@@ -6,8 +6,23 @@ from typing import Any
 
 from .. import _core
 from ..base import limit_bytes, shown
+from ._stepwise import StepwiseGraph
 
 NDArray = _core.NDArray
+
+#: MXNet's switches, which change nothing here.
+_FLAGS = (
+    "backward_bulk_size data_indices forward_bulk_size inline_limit is_dynamic param_indices "
+    "static_alloc static_shape subgraph"
+).split()
+
+
+def _check_flags(flags: Any) -> None:
+    for name, _ in dict(flags or ()).items():
+        if name not in _FLAGS:
+            raise ValueError(
+                f"CachedOp: invalid flag '{name}': expected one of: {', '.join(_FLAGS)}"
+            )
 
 
 class CachedOp:
@@ -15,7 +30,8 @@ class CachedOp:
 
     The symbol is planned once for each combination of shapes, dtypes, device and wanted gradients,
     with memory for its forward and backward passes; further calls run that plan. While recording a
-    call is one node of the tape.
+    call is one node of the tape. A symbol with `contrib.boolean_mask`, whose output has a shape
+    that numbers decide, runs operator by operator.
 
     Parameters
     ----------
@@ -36,7 +52,7 @@ class CachedOp:
         Two inputs of the symbol have one name, or none has the name of a parameter. In a call: the
         limit cannot be met.
     ValueError, TypeError
-        An invalid limit.
+        An invalid limit, or a flag that MXNet does not have.
 
     Examples
     --------
@@ -60,8 +76,13 @@ class CachedOp:
         if not isinstance(handle, _core.SymbolHandle):
             raise TypeError(f"CachedOp: invalid sym {sym!r}: expected a Symbol")
         self._symbol = sym
+        _check_flags(flags)
         limit = limit_bytes(memory_limit)
-        self._graph = _core.CachedGraph(name, handle, list(parameters), limit)
+        self._graph: Any
+        if StepwiseGraph.is_needed(sym):
+            self._graph = StepwiseGraph(name, sym)
+        else:
+            self._graph = _core.CachedGraph(name, handle, list(parameters), limit)
         self._monitor: Any = None
 
     def get_optimized_symbol(self) -> Any:

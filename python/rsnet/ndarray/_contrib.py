@@ -191,6 +191,17 @@ def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, out: NDArray | No
     """The slices of `data` along `axis` where `index` is not zero. It waits for `index`, whose
     values decide the shape of the result.
 
+    Parameters
+    ----------
+    data : NDArray
+        The array.
+    index : NDArray
+        A vector of the extent of the axis.
+    axis : int
+        The axis along which slices are taken.
+    out : NDArray, optional
+        Where to write them.
+
     Raises
     ------
     ValueError

@@ -211,7 +211,8 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
         raise MXValueError(f"reshape: invalid shape {codes}: expected one of {self.size} elements")
     if _is_recorded(self):
         if not target:
-            return _core.invoke("_np_reshape", [self], [("newshape", ())])
+            scalar: NDArray = _core.invoke("_np_reshape", [self], [("newshape", ())])
+            return scalar
         return op.Reshape(self, shape=target)
     return self._reshaped(target)
 

@@ -12,6 +12,7 @@ from .._core import NDArray
 from ..base import _Null, refuse_keywords
 from ..context import Context, as_context
 from . import _register
+from ._creation import empty
 
 __all__ = [
     "exponential",
@@ -59,6 +60,12 @@ def _sample(
         return _core.invoke(f"_sample_{name}", list(params.values()), given, outs)
     if shape is None:
         shape = (1,) if out is None else out.shape
+    elif out is None and _core.is_np_shape():
+        # Extents that a parameter of an operator cannot say: none, and 0.
+        extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        if not extents or 0 in extents:
+            drawn = _sample(name, params, (1,), dtype, ctx, None, {})
+            return empty(extents, drawn.context, drawn.dtype) if extents else drawn.reshape(())
     given = [*params.items(), ("shape", shape)]
     if dtype is not None:
         given.append(("dtype", np.dtype(dtype).name))

@@ -183,8 +183,8 @@ fn attention_back(kind: Kind) -> Vec<Kernel> {
                 products.push((1, Product::new(dtype, [m, l, d], count, a, b, out)));
             }
         }
-        let wanted = products.iter().filter(|(i, _)| wanted(call, *i));
-        wanted.map(|(_, product)| product.issue(launcher, 0, 1)).collect()
+        let mut wanted = products.iter().filter(|(i, _)| wanted(call, *i));
+        wanted.try_for_each(|(_, product)| product.issue(launcher, 0, 1))
     });
     vec![made.multiplies()]
 }

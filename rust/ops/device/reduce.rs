@@ -3,9 +3,10 @@
 use super::{FLOATS, KernelsOf, NUMBERS, add, kernel, too_many_axes};
 use crate::args;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::broadcast::broadcast_strides;
 use crate::operator::{Attrs, Axes, Call, Compare, Grid, Kernel, Launcher, Match};
+use crate::ops::tensor::common::something_to_choose;
 use crate::ops::tensor::reduce::Axes as Reduced;
 use crate::ops::tensor::reduce::{arg_axis, axes, norm_axes, rows, unreduced};
 use crate::shape::Shape;
@@ -92,8 +93,12 @@ type AxesOf = fn(&Attrs) -> Reduced<'_>;
 fn folding(fold: &str, dtypes: &'static [DType], axes: AxesOf) -> Kernel {
     let functions = fold_functions(&format!("{fold}<$0>"));
     let functions = [&*functions[0], &functions[1], &functions[2]];
+    let chooses = ["MaxFold", "MinFold"].contains(&fold);
     kernel("reduce", &functions, &[("data", dtypes)], move |call, launcher| {
         let (x, y) = (&call.inputs[0], &call.outputs[0]);
+        if chooses && y.size() > 0 {
+            something_to_choose(x, x.size())?;
+        }
         let flags = axes(call.attrs).flags(x.shape())?;
         let fold = Fold::over(x.shape(), &flags)?;
         fold.issue(launcher, 0, x.ptr(), y.ptr(), add(call, 0))
@@ -148,10 +153,7 @@ fn position(function: &str, dtypes: &'static [DType], axis: AxisOf, sign: i32) -
     kernel("reduce", &[function], &[("data", dtypes)], move |call: &Call<'_>, launcher| {
         let (x, y) = (&call.inputs[0], &call.outputs[0]);
         let (count, length, distance) = rows(x.shape(), axis(call.attrs).0)?;
-        if length == 0 {
-            let expected = "at least one element to choose from";
-            return Err(Error::argument("data", "shape", x.shape(), expected));
-        }
+        something_to_choose(x, length)?;
         let [count, length, distance] = [count, length, distance].map(|n| n as i64);
         let mut args = args![count, length, distance, x.ptr(), y.ptr(), sign, add(call, 0)];
         launcher.launch(0, Grid::blocks(count as usize), &mut args)

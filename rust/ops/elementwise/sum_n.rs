@@ -272,12 +272,28 @@ fn casts() -> Vec<OpDef> {
     });
     let mut all = vec![
         cast("Cast", "_backward_cast").aliases(&["cast", "_npi_cast", "_npx_cast"]),
-        cast("amp_cast", "_backward_amp_cast"),
+        float_cast(cast("amp_cast", "_backward_amp_cast")),
         back("_backward_cast"),
         back("_backward_amp_cast"),
     ];
     all.extend(filled);
     all
+}
+
+/// `amp_cast`: a cast that leaves what is not a float as it is.
+fn float_cast(cast: OpDef) -> OpDef {
+    cast.doc(
+        "Returns a float array converted to another float dtype, any other array as it \
+         is.\n\nConversions for mixed precision are such nodes. The gradient is converted \
+         back.\n\nExamples\n--------\n>>> nd.amp_cast(nd.array([1, 2], dtype='int32'), \
+         dtype='float16')\n[1 2]\n",
+    )
+    .infer_type(|attrs, inputs, outputs| {
+        let Some(given) = inputs[0] else { return Ok(false) };
+        let wanted = attrs.get::<CastParam>().dtype;
+        assign_type(&mut outputs[0], "output", if given.is_float() { wanted } else { given })?;
+        Ok(true)
+    })
 }
 
 /// `amp_multicast`: arrays brought to one float dtype.

@@ -63,6 +63,15 @@ pub fn at_least_1d(shape: Shape) -> Shape {
     if shape.rank_known() && shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
 }
 
+/// Refuses a choice among no elements of `x`.
+pub fn something_to_choose(x: &View, elements: usize) -> Result<()> {
+    if elements > 0 {
+        return Ok(());
+    }
+    let expected = "at least one element to choose from";
+    Err(Error::argument("data", "shape", x.shape(), expected))
+}
+
 pub use crate::kernels::copy::copy as copy_view;
 
 /// Sets every byte to 0.

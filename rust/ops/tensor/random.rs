@@ -65,11 +65,12 @@ params! {
     }
 }
 
-fn shape_of(shape: &Option<Tuple>) -> Shape {
+/// Without a shape that of the output, or one element.
+fn shape_of(shape: &Option<Tuple>, output: &Shape) -> Shape {
     match shape {
-        None => Shape::new(&[1]),
-        Some(s) if s.is_empty() => Shape::new(&[1]),
-        Some(s) => Shape::from_legacy(s),
+        Some(s) if !s.is_empty() => Shape::from_legacy(s),
+        _ if output.rank_known() => output.clone(),
+        _ => Shape::new(&[1]),
     }
 }
 
@@ -163,7 +164,7 @@ fn sampler<P: ParamStruct>(
     name: &str,
     aliases: &[&str],
     doc: &str,
-    shape: fn(&Attrs) -> Shape,
+    shape: fn(&Attrs) -> &Option<Tuple>,
     dtype: fn(&Attrs) -> Result<DType>,
     run: fn(&Call<'_>) -> Result<()>,
 ) -> OpDef {
@@ -172,7 +173,8 @@ fn sampler<P: ParamStruct>(
         .doc(doc)
         .inputs_are(&[])
         .infer_shape(move |attrs, _, outputs| {
-            assign_shape(&mut outputs[0], "output", &shape(attrs))?;
+            let shape = shape_of(shape(attrs), &outputs[0]);
+            assign_shape(&mut outputs[0], "output", &shape)?;
             Ok(outputs[0].is_known())
         })
         .infer_type(move |attrs, _, outputs| {
@@ -192,7 +194,7 @@ pub fn operators() -> Vec<OpDef> {
             "Draws numbers from the uniform distribution on [low, high).\n\nfloat16, float32 or \
              float64. The same seed gives the same numbers, on any number of threads.\n\nExamples\n\
              --------\n>>> nd.random.uniform(-1, 1, shape=(2, 3)).shape\n(2, 3)\n",
-            |attrs| shape_of(&attrs.get::<UniformParam>().shape),
+            |attrs| &attrs.get::<UniformParam>().shape,
             |attrs| Ok(attrs.get::<UniformParam>().dtype.map_or(DType::F32, RandomType::dtype)),
             uniform,
         ),
@@ -203,7 +205,7 @@ pub fn operators() -> Vec<OpDef> {
              `scale`.\n\nfloat16, float32 or float64. The same seed gives the same numbers, on any \
              number of threads.\n\nExamples\n--------\n>>> nd.random.normal(0, 2, shape=(2, \
              3)).shape\n(2, 3)\n",
-            |attrs| shape_of(&attrs.get::<NormalParam>().shape),
+            |attrs| &attrs.get::<NormalParam>().shape,
             |attrs| Ok(attrs.get::<NormalParam>().dtype.map_or(DType::F32, RandomType::dtype)),
             normal,
         ),
@@ -213,7 +215,7 @@ pub fn operators() -> Vec<OpDef> {
             "Draws integers from low (included) to high (excluded), all equally likely.\n\nint32 \
              (default) or int64; `high` must be above `low`.\n\nExamples\n--------\n>>> \
              nd.random.randint(0, 10, shape=(2, 3)).shape\n(2, 3)\n",
-            |attrs| shape_of(&attrs.get::<RandintParam>().shape),
+            |attrs| &attrs.get::<RandintParam>().shape,
             |attrs| {
                 let p = attrs.get::<RandintParam>();
                 if p.high <= p.low {

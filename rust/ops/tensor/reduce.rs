@@ -1,5 +1,6 @@
 //! Reductions over axes, and the position of the greatest or least element.
 
+use super::common::something_to_choose;
 use super::kernel;
 use super::parts::axis_flags;
 use crate::dtype::{DType, Element};
@@ -185,8 +186,12 @@ fn reduction<P: crate::operator::ParamStruct>(
 /// A reduction in the dtype of its input.
 fn plain(how: Reduction) -> impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static {
     move |call| {
-        let flags = axes(call.attrs).flags(call.inputs[0].shape())?;
-        reduce(how, &call.inputs[0], &flags, &call.outputs[0]);
+        let (x, out) = (&call.inputs[0], &call.outputs[0]);
+        let flags = axes(call.attrs).flags(x.shape())?;
+        if matches!(how, Reduction::Max | Reduction::Min) && out.size() > 0 {
+            something_to_choose(x, x.size())?;
+        }
+        reduce(how, x, &flags, out);
         Ok(())
     }
 }
@@ -408,14 +413,7 @@ fn position_type(data: DType) -> DType {
 fn arg(call: &Call<'_>, axis: Option<i64>, greatest: bool) -> Result<()> {
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
     let (count, n, step) = rows(x.shape(), axis)?;
-    if n == 0 {
-        return Err(crate::error::Error::argument(
-            "data",
-            "shape",
-            x.shape(),
-            "at least one element to choose from",
-        ));
-    }
+    something_to_choose(x, n)?;
     with_dtype!(x.dtype(), T => {
         let (x, y) = (Shared(x.as_ptr::<T>()), Shared(out.ptr()));
         let put = with_dtype!(out.dtype(), P => put::<P> as unsafe fn(*mut u8, usize, usize));

@@ -1,6 +1,7 @@
 //! `box_nms`: non-maximum suppression.
 
 use super::geometry::{BoxFormat, Rect, descending};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -109,16 +110,19 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 /// A box that is still in the race.
 struct Candidate<T> {
     row: usize,
-    class: Option<T>,
+    class: Option<i64>,
     rect: Rect<T>,
 }
 
 /// The candidates of one block of rows, best first.
 fn candidates<T: Real>(p: &BoxNmsParam, rows: &[T], width: usize) -> Vec<Candidate<T>> {
     let at = |row: usize| &rows[row * width..(row + 1) * width];
-    let class = |row: usize| (p.id_index >= 0).then(|| at(row)[p.id_index as usize]);
+    let class = |row: usize| {
+        // Numbers of classes are whole.
+        (p.id_index >= 0).then(|| Element::to_f64(at(row)[p.id_index as usize]) as i64)
+    };
     let least = T::of(p.valid_thresh.into());
-    let background = (p.background_id >= 0).then(|| T::of(p.background_id.into()));
+    let background = (p.background_id >= 0).then(|| i64::from(p.background_id));
     let valid: Vec<usize> = (0..rows.len() / width)
         .filter(|&row| at(row)[p.score_index as usize] > least)
         .filter(|&row| background.is_none() || class(row) != background)

@@ -2,6 +2,7 @@
 //! own number only.
 
 mod density;
+mod multinomial;
 mod sampling;
 mod zipf;
 
@@ -360,7 +361,8 @@ fn likes() -> Vec<OpDef> {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    [sources(), likes(), sampling::operators(), density::operators(), zipf::operators()].concat()
+    let drawn = [sampling::operators(), multinomial::operators(), zipf::operators()];
+    [sources(), likes(), density::operators(), drawn.concat()].concat()
 }
 
 #[cfg(test)]

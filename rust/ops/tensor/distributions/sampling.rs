@@ -1,15 +1,12 @@
-//! Draws whose parameters are arrays, draws from given probabilities, and shuffling.
+//! Draws whose parameters are arrays, and shuffling.
 
-use super::super::common::{
-    all_known, at_least_1d, copy_view, elementwise, read_f64, wanted, write_f64,
-};
+use super::super::common::{all_known, copy_view, elementwise, read_f64, wanted};
 use super::{FLOATS, dispersed, doc, dtype_of, fill, gamma_poisson};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::kernels::parallel::Shared;
 use crate::kernels::random::{Draws, Span};
-use crate::operator::infer::{assign_shape, assign_type};
-use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, ResourceRequest, Tuple};
+use crate::operator::infer::assign_shape;
+use crate::operator::{Attrs, Gradient, Kernel, OpDef, ResourceRequest, Tuple};
 use crate::params;
 use crate::shape::Shape;
 
@@ -81,92 +78,6 @@ fn sampler(
             })
             .skips_null(),
         )
-}
-
-params! {
-    /// Parameters of `_sample_multinomial`.
-    pub struct MultinomialParam {
-        shape: Tuple, default(Tuple::new()), "How many draws from each distribution.";
-        get_prob: bool, default(false), "Also give the logarithms of the probabilities of the \
-                                         draws.";
-        dtype: DType, default(DType::I32), "Dtype of the draws.";
-    }
-}
-
-/// Draws by inversion: the first number whose cumulated probability exceeds a uniform draw.
-fn draw_multinomial(call: &Call<'_>) -> Result<()> {
-    let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
-    let k = x.dims().last().copied().unwrap_or(0) as usize;
-    let rows = x.size() / k.max(1);
-    if k == 0 && out.size() > 0 {
-        let shape = call.inputs[0].shape();
-        return Err(Error::argument("data", "shape", shape, "at least one probability"));
-    }
-    let per = out.size() / rows.max(1);
-    for i in 0..out.size() {
-        let (row, u) = (i / per.max(1), Draws::new(key.seed, key.stream, i).uniform());
-        // SAFETY: rows lie in the data, outputs hold an element for each draw.
-        unsafe {
-            let p = |j: usize| read_f64(x.ptr(), x.dtype(), row * k + j);
-            let (mut sum, mut chosen) = (0.0, k - 1);
-            for j in 0..k {
-                sum += p(j);
-                if u < sum {
-                    chosen = j;
-                    break;
-                }
-            }
-            write_f64(out.ptr(), out.dtype(), i, chosen as f64);
-            if let Some(log) = call.outputs.get(1) {
-                write_f64(log.ptr(), log.dtype(), i, p(chosen).ln());
-            }
-        }
-    }
-    Ok(())
-}
-
-fn multinomial() -> OpDef {
-    OpDef::new::<MultinomialParam>("_sample_multinomial")
-        .aliases(&["sample_multinomial"])
-        .doc(&doc(
-            "the numbers ``0 .. k - 1`` with the probabilities on the last axis",
-            "int32 and others",
-            "nd.sample_multinomial(nd.array([0.1, 0.9]), shape=3)",
-            "(3,)",
-        ))
-        .inputs_are(&[(
-            "data",
-            "Probabilities ``(k)`` or ``(n, k)`` that sum to 1 on the last axis.",
-        )])
-        .output_names_by(|attrs| match attrs.get::<MultinomialParam>().get_prob {
-            true => vec!["output0".into(), "output1".into()],
-            false => vec!["output".into()],
-        })
-        .infer_shape(|attrs, inputs, outputs| {
-            if !inputs[0].is_known() {
-                return Ok(false);
-            }
-            let Some((_, lead)) = inputs[0].dims().split_last() else {
-                return Err(Error::argument("data", "shape", &inputs[0], "one or two axes"));
-            };
-            let dims: Vec<i64> =
-                lead.iter().chain(&attrs.get::<MultinomialParam>().shape).copied().collect();
-            let out = at_least_1d(Shape::new(&dims));
-            for slot in outputs.iter_mut() {
-                assign_shape(slot, "output", &out)?;
-            }
-            Ok(all_known(inputs, outputs))
-        })
-        .infer_type(|attrs: &Attrs, inputs, outputs| {
-            assign_type(&mut outputs[0], "output", attrs.get::<MultinomialParam>().dtype)?;
-            if let (Some(slot), Some(t)) = (outputs.get_mut(1), inputs[0]) {
-                assign_type(slot, "output1", t)?;
-            }
-            Ok(inputs[0].is_some())
-        })
-        .resources(&[ResourceRequest::Random])
-        .gradient(Gradient::Zero)
-        .kernel(Kernel::cpu(draw_multinomial))
 }
 
 fn shuffle() -> OpDef {
@@ -249,7 +160,6 @@ pub fn operators() -> Vec<OpDef> {
             "negative binomial distributions given by mean and dispersion",
             |d, _, mu, alpha| dispersed(d, mu, alpha),
         ),
-        multinomial(),
         shuffle(),
     ]
 }

@@ -1,6 +1,7 @@
 //! Elements by index: `take`, `pick`, `one_hot`, `gather_nd`, `scatter_nd` and their kin.
 
 mod coordinates;
+mod mask;
 pub(in crate::ops) mod pick;
 mod replacing;
 pub(in crate::ops) mod take;
@@ -47,8 +48,8 @@ pub fn copy_run(from: &View, at: usize, to: &View, to_at: usize, n: usize) {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    [take::operators(), pick::operators(), coordinates::operators(), replacing::operators()]
-        .concat()
+    let by_place = [take::operators(), pick::operators(), coordinates::operators()].concat();
+    [by_place, mask::operators(), replacing::operators()].concat()
 }
 
 #[cfg(test)]
