@@ -347,3 +347,16 @@ def test_halved_images_are_rounded_to_nearest(interp, channels):
     got = mx.image.imresize(mx.nd.array(x, dtype="uint8"), 25, 20, interp=interp).asnumpy()
     four = x.reshape(20, 2, 25, 2, channels).sum((1, 3), dtype=int)
     np.testing.assert_array_equal(got, (four + 2) // 4)
+
+
+def test_cubic_resizing_rounds_as_mxnet():
+    blocks = np.kron(np.array([[3, 200, 90], [7, 50, 255]]), np.ones((4, 4))).astype("uint8")
+    new = mx.image.imresize(mx.nd.array(blocks[:, :, None], dtype="uint8"), 8, 5, interp=2)
+    assert new.asnumpy()[2, :, 0].tolist() == [5, 5, 32, 129, 123, 162, 172, 172]
+
+
+@pytest.mark.parametrize("interp", [0, 3])
+def test_enlarged_samples_begin_where_mxnet_begins_them(interp):
+    row = mx.nd.array(np.arange(72)[None, :, None], dtype="uint8")
+    new = mx.image.imresize(row, 224, 1, interp=interp).asnumpy().ravel()
+    assert new[[83, 84, 85, 112, 140]].tolist() == [26, 26, 27, 36, 44]
