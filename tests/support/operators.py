@@ -1,5 +1,6 @@
 """What the operator tests share: finding functions, running cases, differentiating references."""
 
+import inspect
 import re
 
 import all_cases  # noqa: F401  (adds the rows and oracles of every family)
@@ -43,7 +44,7 @@ EXISTING = known_operators()  # before other test modules register operators of 
 
 def described(op):
     """Text under each name in the `Parameters` section of a function's docstring."""
-    section = function(mx.nd, op).__doc__.partition("Parameters")[2].partition("Returns")[0]
+    section = inspect.getdoc(function(mx.nd, op)).partition("Parameters")[2].partition("Returns")[0]
     found, name = {}, None
     for line in section.splitlines():
         if re.match(r"\w+ : ", line):

@@ -71,11 +71,12 @@ def stub(module: str, namespace: str) -> str:
             if home == namespace and _is_name(short):
                 functions[short] = _function(name, short, array)
     handwritten = HANDWRITTEN if module == "ndarray" else set(vars(symbol))
-    public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
     by_hand = _WRITTEN.get((module, namespace), ())
     written = {name: file.__name__.rpartition(".")[2] for file in by_hand for name in file.__all__}
+    made = {short: text for short, text in functions.items() if short not in written}
+    public = [short for short in made if not short.startswith("_") and short not in handwritten]
     lines = [f"__all__ = {sorted([*public, *written])!r}", ""]
-    lines += [functions[short] for short in sorted(functions)]
+    lines += [made[short] for short in sorted(made)]
     return _file(source, array, lines, written) if functions else ""
 
 

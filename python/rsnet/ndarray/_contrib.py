@@ -187,7 +187,13 @@ def cond(
     return then_func() if _truth(pred) else else_func()
 
 
-def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, out: NDArray | None = None) -> Any:
+def boolean_mask(
+    data: NDArray,
+    index: NDArray,
+    axis: int = 0,
+    out: NDArray | None = None,
+    name: str | None = None,
+) -> Any:
     """The slices of `data` along `axis` where `index` is not zero. It waits for `index`, whose
     values decide the shape of the result.
 
@@ -201,6 +207,13 @@ def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, out: NDArray | No
         The axis along which slices are taken.
     out : NDArray, optional
         Where to write them.
+    name : str, optional
+        Accepted, without effect, as by every function of `nd`.
+
+    Returns
+    -------
+    NDArray
+        The slices, in their order.
 
     Raises
     ------

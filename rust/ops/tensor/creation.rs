@@ -44,6 +44,18 @@ params! {
 }
 
 params! {
+    /// Parameters of `_contrib_arange_like`.
+    pub struct ArangeLikeParam {
+        start: f64, default(0.0), "First value.";
+        step: f64, default(1.0), "Difference of neighbours.";
+        repeat: i32, default(1).ge(1.0), "How often each value stands.";
+        ctx: String, default(String::new()), "Accepted, without effect.";
+        axis: Option<i32>, default(None), "Axis of the input that gives the length; None gives the \
+                                           input's shape.";
+    }
+}
+
+params! {
     /// Parameters of `_linspace`.
     pub struct LinspaceParam {
         start: f64, required, "The first number.";

@@ -2,6 +2,7 @@
 //! `_split_v2`, `_slice_assign_scalar`, `reshape_like`, `_contrib_arange_like`.
 
 use super::common::{all_known, copy_view, elementwise, wanted, write_f64, zero_view};
+use super::creation::ArangeLikeParam;
 use super::kernel;
 use super::parts::{
     Move, SliceParam, copy_views, moving, pieces, region_ranges, shaped_like, taken,
@@ -59,18 +60,6 @@ params! {
         lhs_end: Option<i32>, default(None), "Axis of lhs behind the last that is replaced.";
         rhs_begin: Option<i32>, default(None), "First axis of rhs that is taken.";
         rhs_end: Option<i32>, default(None), "Axis of rhs behind the last that is taken.";
-    }
-}
-
-params! {
-    /// Parameters of `_contrib_arange_like`.
-    pub struct ArangeLikeParam {
-        start: f64, default(0.0), "First value.";
-        step: f64, default(1.0), "Difference of neighbours.";
-        repeat: i32, default(1).ge(1.0), "How often each value stands.";
-        ctx: String, default(String::new()), "Accepted, without effect.";
-        axis: Option<i32>, default(None), "Axis of the input that gives the length; None gives the \
-                                           input's shape.";
     }
 }
 
