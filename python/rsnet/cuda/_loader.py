@@ -127,7 +127,8 @@ class CupyLoader:
             raise MXNetError(f"the {what} does not compile for gpu({device}):\n{error}") from error
         except (RuntimeError, OSError) as error:  # the errors of CUDA derive from the first
             raise MXNetError(
-                f"{needs}, and CuPy {cupy.__version__} cannot use gpu({device}): {error}"
+                f"{needs}: expected a CuPy that can use gpu({device}), and CuPy "
+                f"{cupy.__version__} cannot: {error}"
             ) from error
         return module
 
