@@ -125,7 +125,8 @@ impl Cut {
         }
         // SAFETY: promised by the caller.
         unsafe {
-            if columns.len() == width && !lines.is_empty() {
+            // Whole lines are one line. (Of odd sizes, stride 2 may leave the last column unread.)
+            if columns.len() == width && width == self.planes[1] && !lines.is_empty() {
                 let to = Mat::rows(to.as_mut_ptr().add(above * width * LANES), LANES);
                 return copy_matrix((lines.len() * width, channels), line(lines.start), to);
             }
