@@ -10,12 +10,17 @@ use crate::kernels::parallel::Shared;
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 
-/// Tasks that a product is split into, if it is large enough.
+/// Tasks that a product is split into, if it is large enough, and those of a very large one.
 const TASKS: usize = 8;
+const MANY_TASKS: usize = 64;
+/// Multiplications of a task from which on there are more of them.
+const TASK: usize = 1 << 24;
 /// Panels of columns that a task packs at once.
 const CHUNK: usize = 8;
 /// Minimum number of rows per task, as each packs its own columns.
 const ROWS: usize = 128;
+/// Rows that are packed at once, which bounds the buffer.
+const BAND: usize = 4096;
 
 /// How a product is cut into tasks; by extents only.
 struct Cut {
@@ -31,8 +36,9 @@ impl Cut {
         if work < SPLIT_FROM {
             return Cut { columns: CHUNK.min(across) * width, panels };
         }
-        let chunk = across.div_ceil(TASKS).clamp(1, CHUNK);
-        let parts = TASKS.div_ceil(across.div_ceil(chunk)).min(rows / ROWS).max(1);
+        let tasks = (work / TASK).clamp(TASKS, MANY_TASKS);
+        let chunk = across.div_ceil(tasks).clamp(1, CHUNK);
+        let parts = tasks.div_ceil(across.div_ceil(chunk)).min(rows / ROWS).max(1);
         Cut { columns: chunk * width, panels: panels.div_ceil(parts) }
     }
 }
@@ -42,6 +48,27 @@ impl Cut {
 /// # Safety
 /// As [`super::gemm`]; rows of `c` are contiguous.
 pub unsafe fn multiply<T: Real>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<T>,
+    c: Mat<T>,
+    add: bool,
+    threads: Threads,
+) {
+    for from in (0..m).step_by(BAND) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let size = (BAND.min(m - from), n, k);
+            multiply_band(size, a.at(from, 0), b, c.at(from, 0), add, threads);
+        }
+    }
+}
+
+/// Up to [`BAND`] rows of a product.
+///
+/// # Safety
+/// As [`multiply`].
+unsafe fn multiply_band<T: Real>(
     (m, n, k): (usize, usize, usize),
     a: Mat<T>,
     b: Mat<T>,

@@ -34,6 +34,9 @@ pub enum Access {
 /// Ways of [`Access`].
 const WAYS: usize = 4;
 
+/// From this many terms on, what a tile writes is no longer near when its sums are done.
+const FETCH_FROM: usize = 128;
+
 /// Terms of a block.
 pub const BLOCK: usize = 16;
 
@@ -123,6 +126,18 @@ unsafe fn term<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(
     }
 }
 
+/// Brings the cache line of `at` near.
+#[inline(always)]
+fn prefetch<T>(at: *mut T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// The tile of `M` rows and `N` registers.
 ///
 /// # Safety
@@ -137,6 +152,12 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
         if ACCESS == Access::RowsByOffset as u8 {
             for i in 0..M {
                 at[i] = t.a.add(*t.offsets.add(i));
+            }
+        }
+        // `C` is read and written only after all terms.
+        for i in 0..if t.k < FETCH_FROM { 0 } else { M } {
+            for j in 0..N {
+                prefetch(t.c.wrapping_add(i * t.c_step + j * t.c_next));
             }
         }
         let (mut a, mut b) = (t.a, t.b);

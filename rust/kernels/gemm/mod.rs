@@ -3,8 +3,8 @@
 //! Large products are split on the pool's threads; inside an already split kernel ask for
 //! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
 //!
-//! The crate `gemm` multiplies all but products of up to 512 rows with a transposed right operand,
-//! where the [micro-kernel](micro) is up to four times faster; for the rest the crate is level with
+//! The [micro-kernel](micro) multiplies large matrices and those with a transposed right operand,
+//! where it is up to four times faster than the crate `gemm`; for the rest the crate is level with
 //! it or faster (`cargo bench --bench kernels gemm`).
 
 mod blocked;
@@ -96,18 +96,15 @@ const SPLIT_FROM: usize = 48 * 48 * 256;
 /// Terms of a product with a vector that are added one after the other.
 const RUN: usize = 1024;
 
-/// Up to this many rows, products with a transposed right operand use the micro-kernel.
-const SOME_ROWS: usize = 512;
+/// From this many rows, columns and elements of `C` on, the micro-kernel is the faster one.
+const LARGE: usize = 512;
+const LARGE_AREA: usize = 1 << 20;
 /// With fewer columns than this, most of a tile would be padding.
 const NARROW: usize = 32;
 /// Up to this many rows and from this many terms on, packing a transposed right operand costs more
 /// than it saves.
 const FEW_ROWS: usize = 64;
 const LONG: usize = 256;
-/// Rows and columns of a tile of a large product, and the least number of tiles: two threads do
-/// tiles that share nothing in less time than the crate needs for the whole.
-const TILE: usize = 512;
-const TILES: usize = 16;
 
 /// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
 ///
@@ -121,7 +118,9 @@ pub unsafe fn gemm<T: Real>(
     add: bool,
     threads: Threads,
 ) {
-    if b.row == 1 && c.col == 1 && k > 1 && (2..=SOME_ROWS).contains(&m) {
+    let is_transposed = b.row == 1;
+    let is_large = m.min(n) >= LARGE && m.saturating_mul(n) >= LARGE_AREA;
+    if c.col == 1 && k > 1 && ((is_transposed && m > 1) || is_large) {
         let is_long = (8..=FEW_ROWS).contains(&m) && n >= m && k >= LONG;
         // SAFETY: promised by the caller.
         unsafe {
@@ -131,20 +130,6 @@ pub unsafe fn gemm<T: Real>(
                 return blocked::multiply((m, n, k), a, b, c, add, threads);
             }
         }
-    }
-    let (down, across) = (m.div_ceil(TILE), n.div_ceil(TILE));
-    if m.min(n) >= TILE && down * across >= TILES && k > 1 {
-        return threads.split(down * across, 1, |tiles| {
-            for (i, j) in tiles.map(|t| (t / across, t % across)) {
-                let (rows, columns) = (m * i / down..m * (i + 1) / down, n * j / across);
-                let size = (rows.len(), n * (j + 1) / across - columns, k);
-                // SAFETY: promised by the caller; tiles of C are apart.
-                unsafe {
-                    let (a, b) = (a.at(rows.start, 0), b.at(0, columns));
-                    product(size, a, b, c.at(rows.start, columns), add, Threads::One);
-                }
-            }
-        });
     }
     if m.min(n) != 1 || k <= RUN {
         // SAFETY: promised by the caller.
@@ -275,19 +260,35 @@ mod tests {
         }
     }
 
+    /// Some rows of large products in every layout, off registers, in more than one band of rows
+    /// or slab of terms.
     #[test]
-    fn tiles_make_the_whole() {
-        let (m, n, k) = (TILE + 3, TILE * TILES / 2 + 5, 2);
-        let (mut a, mut b) = (naive::noise(m * k, 1), naive::noise(k * n, 2));
-        let (ma, mb) = (Mat::rows(a.as_mut_ptr(), m).t(), Mat::rows(b.as_mut_ptr(), n));
-        for add in [false, true] {
-            let (mut got, mut want) = (vec![1.0; m * n], vec![1.0; m * n]);
-            // SAFETY: the buffers have these extents.
-            unsafe {
-                gemm((m, n, k), ma, mb, Mat::rows(got.as_mut_ptr(), n), add, Threads::Pool);
-                naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add);
+    fn large_products_match_naive() {
+        let many = [(1027, 1029, 2), (4999, LARGE + 1, 2)];
+        let all = many.into_iter().flat_map(|s| (0..4).map(move |k| (s, k)));
+        for ((m, n, k), kind) in all.chain([((LARGE, 2 * LARGE, 200), 4)]) {
+            let [ta, tb, add] = [kind & 1 > 0, kind & 2 > 0, kind > 2];
+            let (mut a, mut b) = (naive::noise(m * k, 1), naive::noise(k * n, 2));
+            let ma = Mat::rows(a.as_mut_ptr(), if ta { m } else { k }).t_if(ta);
+            let mb = Mat::rows(b.as_mut_ptr(), if tb { k } else { n }).t_if(tb);
+            let run = |threads| {
+                let mut got = vec![1.0; m * n];
+                // SAFETY: the buffers have these extents.
+                unsafe { gemm((m, n, k), ma, mb, Mat::rows(got.as_mut_ptr(), n), add, threads) };
+                got
+            };
+            let got = run(Threads::One);
+            for row in [0, 1, m / 2, m - 1] {
+                let mut want = vec![1.0; n];
+                // SAFETY: A has this row.
+                unsafe {
+                    let of_row = ma.at(row, 0);
+                    naive::gemm((1, n, k), of_row, mb, Mat::rows(want.as_mut_ptr(), n), add);
+                }
+                let got = &got[row * n..][..n];
+                assert!(naive::close(got, &want, 1e-12), "{m} {n} {k} {ta} {tb} {add}");
             }
-            assert!(naive::close(&got, &want, 1e-12));
+            assert_eq!(in_team(|| run(Threads::Pool)), got, "{m} {n} {k} {ta} {tb} {add}");
         }
     }
 
