@@ -2,8 +2,9 @@
 
     python benches/python/cases.py --package rsnet|mxnet|torch --out FILE [--only REGEX]
 
-Writes the median seconds of an iteration of every case as JSON. `results.py` runs it for all
-packages in turn; only ratios of such runs mean something.
+Writes the median seconds of an iteration of every case as JSON, and the mean size of what cases
+calculate from the same numbers in every package, which `results.py` compares. It runs this file for
+all packages in turn; only ratios of such runs mean something.
 """
 
 import argparse
@@ -14,16 +15,8 @@ import re
 import statistics
 import time
 
-CASES = {}
-
-
-def case(name, mx, torch):
-    """Adds a case: functions of the library and of NumPy's generator that return what to time."""
-    CASES[name] = {"mx": mx, "torch": torch}
-
-
-def rand(rng, *shape):
-    return rng.uniform(-1, 1, shape).astype("float32")
+from harness import CASES, bound, case, module_step, rand
+from networks import networks
 
 
 def simple(name, shapes, mx, torch):
@@ -33,8 +26,9 @@ def simple(name, shapes, mx, torch):
         arrays = [lib.nd.array(rand(rng, *s)) for s in shapes]
 
         def run():
-            mx(lib, *arrays)
+            answer = mx(lib, *arrays)
             lib.nd.waitall()
+            return answer
 
         return run
 
@@ -45,33 +39,27 @@ def simple(name, shapes, mx, torch):
     case(name, run_mx, run_torch)
 
 
-def bound(lib, rng, net, train, **shapes):
-    """A bound executor's forward pass, or forward and backward."""
-    net = lib.sym.MakeLoss(net) if train else net
-    exe = net.simple_bind(ctx=lib.cpu(), grad_req="write" if train else "null", **shapes)
-    for array in exe.arg_dict.values():
-        array[:] = lib.nd.array(rand(rng, *array.shape) * 0.1)
+def calls():
+    """A thousand calls on small arrays: apart, and each on the result of the one before."""
 
-    def run():
-        exe.forward(is_train=train)
-        if train:
-            exe.backward()
-        lib.nd.waitall()
+    def apart(a, b):
+        for _ in range(1000):
+            c = a + b
+        return c
 
-    return run
+    def chained(a, b):
+        c = a
+        for _ in range(1000):
+            c = c + b
+        return c
 
-
-def module_step(lib, module, data):
-    """Forward and backward of a PyTorch module."""
-    data.requires_grad_()
-    one = lib.ones_like(module(data))
-
-    def run():
-        data.grad = None
-        module.zero_grad()
-        module(data).backward(one)
-
-    return run
+    for name, run in (("add_16", apart), ("chain_16", chained)):
+        simple(
+            f"op/{name} (x1000)",
+            [(4, 4)] * 2,
+            lambda _, a, b, run=run: run(a, b),
+            lambda _, a, b, run=run: run(a, b),
+        )
 
 
 def elementwise():
@@ -104,6 +92,12 @@ def elementwise():
         [(512, 8192)],
         lambda lib, x: lib.nd.softmax(x),
         lambda lib, x: lib.softmax(x, -1),
+    )
+    simple(
+        "ew/bcast_add_4096x2048+row",
+        [(4096, 2048), (1, 2048)],
+        lambda lib, a, b: lib.nd.broadcast_add(a, b),
+        lambda _, a, b: a + b,
     )
     simple(
         "mem/transpose_2048",
@@ -221,150 +215,23 @@ def layers():
         )
 
 
-def mx_resnet20(sym):
-    def norm(x, name):
-        return sym.Activation(sym.BatchNorm(x, fix_gamma=False, name=name), act_type="relu")
-
-    def conv(x, filters, kernel, stride, name):
-        return sym.Convolution(
-            x,
-            num_filter=filters,
-            kernel=(kernel, kernel),
-            stride=(stride, stride),
-            pad=(kernel // 2, kernel // 2),
-            no_bias=True,
-            name=name,
-        )
-
-    h = conv(sym.Variable("data"), 16, 3, 1, "conv0")
-    for stage, filters in enumerate((16, 32, 64)):
-        for unit in range(3):
-            name, stride = f"s{stage}u{unit}", 2 if stage and not unit else 1
-            first = norm(h, name + "_bn1")
-            y = norm(conv(first, filters, 3, stride, name + "_c1"), name + "_bn2")
-            short = h if unit else conv(first, filters, 1, stride, name + "_sc")
-            h = conv(y, filters, 3, 1, name + "_c2") + short
-    h = sym.Pooling(norm(h, "last"), global_pool=True, kernel=(8, 8), pool_type="avg")
-    return sym.SoftmaxOutput(sym.FullyConnected(sym.Flatten(h), num_hidden=10), name="softmax")
-
-
-def torch_resnet20(lib):
-    nn = lib.nn
-
-    class Unit(nn.Module):
-        def __init__(self, channels, filters, stride, short):
-            super().__init__()
-            self.first = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU())
-            self.body = nn.Sequential(
-                nn.Conv2d(channels, filters, 3, stride, 1, bias=False),
-                nn.BatchNorm2d(filters),
-                nn.ReLU(),
-                nn.Conv2d(filters, filters, 3, 1, 1, bias=False),
-            )
-            self.short = nn.Conv2d(channels, filters, 1, stride, bias=False) if short else None
-
-        def forward(self, x):
-            first = self.first(x)
-            return self.body(first) + (self.short(first) if self.short else x)
-
-    modules, channels = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)], 16
-    for stage, filters in enumerate((16, 32, 64)):
-        for unit in range(3):
-            modules.append(Unit(channels, filters, 2 if stage and not unit else 1, not unit))
-            channels = filters
-    tail = [nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*modules, *tail, nn.Linear(64, 10))
-
-
-def mx_lenet(sym):
-    h = sym.Variable("data")
-    for filters in (20, 50):
-        h = sym.Activation(sym.Convolution(h, kernel=(5, 5), num_filter=filters), act_type="tanh")
-        h = sym.Pooling(h, pool_type="max", kernel=(2, 2), stride=(2, 2))
-    h = sym.Activation(sym.FullyConnected(sym.Flatten(h), num_hidden=500), act_type="tanh")
-    return sym.SoftmaxOutput(sym.FullyConnected(h, num_hidden=10), name="softmax")
-
-
-def torch_lenet(lib):
-    nn, modules = lib.nn, []
-    for channels, filters in ((1, 20), (20, 50)):
-        modules += [nn.Conv2d(channels, filters, 5), nn.Tanh(), nn.MaxPool2d(2)]
-    return nn.Sequential(*modules, nn.Flatten(), nn.Linear(800, 500), nn.Tanh(), nn.Linear(500, 10))
-
-
-def mx_mlp(sym):
-    h = sym.Variable("data")
-    for width in (128, 64):
-        h = sym.Activation(sym.FullyConnected(h, num_hidden=width), act_type="relu")
-    return sym.SoftmaxOutput(sym.FullyConnected(h, num_hidden=10), name="softmax")
-
-
-def torch_mlp(lib):
-    nn = lib.nn
-    inner = (nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
-    return nn.Sequential(*inner, nn.Linear(64, 10))
-
-
-def mx_step(lib, rng, net, shape):
-    """A step of training: forward, backward, update with momentum."""
-    label = rng.randint(0, 10, shape[0]).astype("float32")
-    given = ("data", "softmax_label")
-    names = [n for n in net.list_arguments() if n not in given]
-    requests = {n: "null" if n in given else "write" for n in net.list_arguments()}
-    exe = net.simple_bind(ctx=lib.cpu(), grad_req=requests, data=shape)
-    for name, array in exe.arg_dict.items():
-        values = label if name == "softmax_label" else rand(rng, *array.shape) * 0.05
-        array[:] = lib.nd.array(values)
-    sgd = lib.optimizer.SGD(learning_rate=0.01, momentum=0.9, rescale_grad=1 / shape[0])
-    update = lib.optimizer.get_updater(sgd)
-
-    def run():
-        exe.forward(is_train=True)
-        exe.backward()
-        for i, name in enumerate(names):
-            update(i, exe.grad_dict[name], exe.arg_dict[name])
-        lib.nd.waitall()
-
-    return run
-
-
-def torch_step(lib, rng, net, shape):
-    """The same for a module."""
-    x = lib.from_numpy(rand(rng, *shape))
-    label = lib.from_numpy(rng.randint(0, 10, shape[0]).astype("int64"))
-    sgd = lib.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-
-    def run():
-        sgd.zero_grad()
-        lib.nn.functional.cross_entropy(net(x), label).backward()
-        sgd.step()
-
-    return run
-
-
-def nets():
-    for name, mx, torch, shape in (
-        ("mlp_b64", mx_mlp, torch_mlp, (64, 784)),
-        ("lenet_b64", mx_lenet, torch_lenet, (64, 1, 28, 28)),
-        ("resnet20_b32", mx_resnet20, torch_resnet20, (32, 3, 32, 32)),
-    ):
-        case(
-            f"net/{name}_train",
-            lambda lib, rng, mx=mx, shape=shape: mx_step(lib, rng, mx(lib.sym), shape),
-            lambda lib, rng, torch=torch, shape=shape: torch_step(lib, rng, torch(lib), shape),
-        )
+def mean_size(array):
+    """The mean of the absolute values of an array of any package."""
+    return float(abs(array.asnumpy() if hasattr(array, "asnumpy") else array.numpy()).mean())
 
 
 def measure(run, budget):
-    """Median seconds of an iteration."""
+    """Median seconds of an iteration, and the mean size of its answer if it has one."""
     run()
-    run()
+    answer = run()
+    size = None if answer is None else mean_size(answer)
+    del answer
     times, stop = [], time.perf_counter() + budget
     while len(times) < 3 or (time.perf_counter() < stop and len(times) < 200):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return statistics.median(times), size
 
 
 def main():
@@ -383,14 +250,15 @@ def main():
     kind = "torch" if args.package == "torch" else "mx"
     if kind == "torch":
         lib.set_num_threads(args.threads)
-    for define in (elementwise, products, convolutions, layers, nets):
+    for define in (calls, elementwise, products, convolutions, layers, networks):
         define()
-    results = {"version": lib.__version__}
+    seconds, answers = {}, {}
     for name, makers in CASES.items():
         if re.search(args.only, name):
-            results[name] = measure(makers[kind](lib, np.random.RandomState(0)), args.budget)
+            run = makers[kind](lib, np.random.RandomState(0))
+            seconds[name], answers[name] = measure(run, args.budget)
     with open(args.out, "w") as file:
-        json.dump(results, file)
+        json.dump({"version": lib.__version__, "seconds": seconds, "answers": answers}, file)
 
 
 if __name__ == "__main__":

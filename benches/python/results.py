@@ -3,7 +3,8 @@
     python benches/python/results.py --mxnet PYTHON --torch PYTHON [--rounds 5] [--only REGEX]
 
 Name the interpreters of the environments that have the other packages; either may be left out.
-The packages take turns, and of every case the median of the rounds counts.
+The packages take turns. What a case calculates must be the same in all of them, and the median of
+its times counts.
 """
 
 import argparse
@@ -32,13 +33,21 @@ def processor():
 
 
 def run(python, package, args):
-    """Seconds of every case, and the version of the package."""
+    """What `cases.py` writes: the package's version, and seconds and answers of every case."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "times.json")
         command = [python, str(HERE / "cases.py"), "--package", package, "--out", out]
         command += ["--only", args.only, "--threads", str(args.threads)]
         subprocess.run([*command, "--budget", str(args.budget)], check=True)
         return json.loads(Path(out).read_text())
+
+
+def check(answers):
+    """Ends the run if packages disagree: a case that is wrong has no time."""
+    for name, sizes in answers.items():
+        known = {package: size for package, size in sizes.items() if size is not None}
+        if known and max(known.values()) > 1.001 * min(known.values()):
+            sys.exit(f"different answers of {name}: {known}")
 
 
 def table(times, names, packages):
@@ -70,13 +79,16 @@ def main():
     given = {"rsnet": sys.executable, "mxnet": args.mxnet, "torch": args.torch}
     pythons = {package: python for package, python in given.items() if python}
     times: dict[str, dict[str, list[float]]] = {package: {} for package in pythons}
-    versions = {}
+    versions: dict[str, str] = {}
+    answers: dict[str, dict[str, float | None]] = {}
     for _ in range(args.rounds):
         for package, python in pythons.items():
             result = run(python, package, args)
-            versions[package] = result.pop("version")
-            for name, seconds in result.items():
+            versions[package] = result["version"]
+            for name, seconds in result["seconds"].items():
                 times[package].setdefault(name, []).append(seconds)
+                answers.setdefault(name, {})[package] = result["answers"][name]
+        check(answers)
     lines, ratios = table(times, list(times["rsnet"]), list(pythons))
     packages = ", ".join(f"{package} {version}" for package, version in versions.items())
     how = (

@@ -208,7 +208,10 @@ impl Args {
     pub fn push<T: Argument>(&mut self, value: T) {
         let (at, size) = (self.words.len(), size_of::<T>().div_ceil(8));
         self.starts.push(at as u16);
-        self.words.reserve(size);
+        // (`reserve` is a call, also where there is room.)
+        if self.words.capacity() - at < size {
+            self.words.reserve(size);
+        }
         // SAFETY: there is room for the value, with any alignment up to that of words; a value
         // that does not fill whole words is written over a word that is set.
         unsafe {
@@ -226,7 +229,9 @@ impl Args {
     pub fn addresses(&mut self) -> SmallVec<[*mut c_void; 12]> {
         let words = self.words.as_mut_ptr();
         let mut addresses: SmallVec<[*mut c_void; 12]> = SmallVec::new();
-        addresses.reserve(self.starts.len());
+        if addresses.capacity() < self.starts.len() {
+            addresses.reserve(self.starts.len());
+        }
         for (i, &at) in self.starts.iter().enumerate() {
             // SAFETY: every start is the index of a word, and there is room for each.
             unsafe {
