@@ -26,18 +26,17 @@ def train(data=None, step=0.3, num_epoch=5, batch_size=50):
     """Trains; returns the accuracy on images for testing, before and after the attack."""
     images, labels, test_images, test_labels = data or digits()
     images, test_images = (x.reshape(len(x), -1) for x in (images, test_images))
+    batches = mx.io.NDArrayIter(images, labels, batch_size)
     module = mx.mod.Module(network())
-    module.bind(
-        [("data", (batch_size, images.shape[1]))],
-        [("softmax_label", (batch_size,))],
-        inputs_need_grad=True,
-    )
     module.fit(
-        mx.io.NDArrayIter(images, labels, batch_size),
+        batches,
         num_epoch=num_epoch,
         optimizer_params={"learning_rate": 0.1, "momentum": 0.9},
         initializer=mx.init.Xavier(),
     )
+    # The attack needs gradients of the images, too.
+    shapes = batches.provide_data, batches.provide_label
+    module.bind(*shapes, inputs_need_grad=True, force_rebind=True)
     clean, changed = mx.metric.Accuracy(), mx.metric.Accuracy()
     for batch in mx.io.NDArrayIter(test_images, test_labels, batch_size):
         module.forward(batch, is_train=False)

@@ -46,7 +46,7 @@ def train(net, images, labels, epochs):
     init = mx.init.Xavier(magnitude=2.5)
     for name in names:
         init(mx.init.InitDesc(name), exe.arg_dict[name])
-    rate = 0.06
+    rate = 0.01
     sgd = mx.optimizer.SGD(
         learning_rate=rate,
         momentum=0.9,

@@ -4,6 +4,7 @@ import gzip
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import struct
 import time
@@ -87,6 +88,34 @@ def test_errors_of_data_sets_reach_the_caller(mode):
         ValueError, match=r"shape \(3,\) of sample 1 .*: expected \(2,\), as of sample 0"
     ):
         list(ragged)
+
+
+class Unportable(Exception):
+    """Cannot be pickled: it has more arguments than it keeps."""
+
+    def __init__(self, text, more):
+        super().__init__(text)
+
+
+def odd(i):
+    raise Unportable(f"sample {i}", None)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("error", [ZeroDivisionError, Unportable])
+def test_errors_of_data_sets_name_sample_and_worker(mode, error):
+    change = odd if error is Unportable else lambda i: 1 // (i - 5)
+    data = SimpleDataset([5]).transform(change)
+    with pytest.raises((error, RuntimeError)) as caught:
+        list(DataLoader(data, 2, **MODES[mode]))
+    sample, *worker = caught.value.__notes__
+    assert sample == "DataLoader: raised by sample 0 of the data set"
+    assert len(worker) == (mode == "processes")
+    assert all(re.fullmatch(r"DataLoader: in worker 0 \(process \d+\)", note) for note in worker)
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(DataLoader(SimpleDataset([7, 8]), 2, batchify_fn=lambda _: 1 // 0, **MODES[mode]))
+    assert caught.value.__notes__[0] == "DataLoader: raised as samples [0, 1] were made a batch"
 
 
 @pytest.mark.process

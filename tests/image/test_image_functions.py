@@ -134,6 +134,26 @@ def test_augmenters_describe_themselves():
     ]  # fmt: skip
 
 
+def test_orders_of_augmenters_are_those_of_repeated_shuffles():
+    called = []
+
+    class Notes(mx.image.Augmenter):
+        def __call__(self, src):
+            called.append(self._kwargs["number"])
+            return src
+
+    random.seed(3)
+    aug = mx.image.RandomOrderAug([Notes(number=i) for i in range(5)])
+    aug(array())
+    aug(array())
+    random.seed(3)
+    order, expected = list(range(5)), []
+    for _ in range(2):
+        random.shuffle(order)
+        expected += order
+    assert called == expected
+
+
 def test_every_augmenter_keeps_an_image_an_image():
     made = mx.image.CreateAugmenter(
         (3, 8, 8), resize=10, rand_crop=True, rand_resize=True, rand_mirror=True, mean=True,

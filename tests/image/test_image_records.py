@@ -1,5 +1,6 @@
 """`ImageRecordIter` and its kin."""
 
+import contextlib
 import gc
 import os
 import threading
@@ -248,14 +249,25 @@ def test_damaged_records_are_errors_that_name_file_and_offset(damaged):
 def test_damaged_records_are_skipped_and_counted(damaged):
     path, _ = damaged
     it = make(path, 2, damaged="skip", round_batch=False)
-    with pytest.warns(UserWarning, match=r"skipped 3 damaged records.*bad\.rec"):
+    with pytest.warns(UserWarning, match=r"skipped 3 damaged records.*bad\.rec") as warned:
         seen = labels(it)
     assert seen == [[0, 1], [3, 4], [7, 0]]
+    assert warned[0].filename == __file__
     assert it.skipped == 3
     images = [b"x", b"y"]
     hopeless = make(records(path + "2.rec", images), 2, damaged="skip")
     with pytest.raises(mx.MXNetError, match="no record of the epoch can be used"):
         hopeless.next()
+
+
+def test_ids_of_64_bits(tmp_path):
+    path = str(tmp_path / "x.rec")
+    ids = [1, (1 << 64) - 1]
+    with contextlib.closing(mx.recordio.MXRecordIO(path, "w")) as file:
+        for i in ids:
+            header = mx.recordio.IRHeader(0, 0.0, i, 0)
+            file.write(mx.recordio.pack(header, encoded(picture(20, 16))))
+    assert make(path, 2).next().index.tolist() == ids
 
 
 @pytest.mark.parametrize("seed", range(40))

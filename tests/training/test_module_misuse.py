@@ -94,9 +94,40 @@ class Repeats(mx.io.DataIter):
         return self.batch
 
 
-def test_an_iterator_that_returns_no_batch_is_an_error():
-    with pytest.raises(TypeError, match="returned None, expected a DataBatch"):
-        mx.mod.Module(mlp()).fit(Repeats(None), num_epoch=1)
+@pytest.mark.parametrize(
+    ("batch", "says"), [(None, "None"), (([1.0], [2.0]), r"\(\[1.0\], \[2.0\]\)")]
+)
+def test_an_iterator_that_returns_no_batch_is_an_error(batch, says):
+    with pytest.raises(TypeError, match=f"returned {says}, expected a DataBatch"):
+        mx.mod.Module(mlp()).fit(Repeats(batch), num_epoch=1)
+
+
+def test_a_misspelt_label_is_not_trained_on_zeros():
+    data = mx.io.NDArrayIter(np.ones((4, 6)), np.ones(4), batch_size=4, label_name="label")
+    with pytest.raises(ValueError, match=r"labels \['label'\]: expected \['softmax_label'\]"):
+        mx.mod.Module(mlp()).fit(data, num_epoch=1)
+
+
+def test_labels_that_the_symbol_does_not_take_are_left_alone():
+    loss = mx.sym.MakeLoss(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc"))
+    mod = mx.mod.Module(loss, label_names=None)
+    with pytest.warns(UserWarning, match="label_shapes don't match"):
+        mod.bind([("data", (4, 6))], [("label", (4,))])
+    mod.init_params()
+    mod.forward(mx.io.DataBatch([nd.ones((4, 6))], [nd.ones((4,))]))
+    assert mod.get_outputs()[0].shape == (4, 2)
+
+
+def test_a_misspelt_fixed_parameter_is_shown_the_parameters():
+    with pytest.raises(ValueError, match="fc1_wieght") as caught:
+        mx.mod.Module(mlp(), fixed_param_names=["fc1_wieght"])
+    suggested = str(caught.value).split(":\n\t")[1].split("\n\t")
+    assert suggested == ["fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"]
+
+
+def test_data_of_no_numbers_is_named():
+    with pytest.raises(TypeError, match="invalid softmax_label array.*of numbers.*'a'"):
+        mx.io.NDArrayIter(np.ones((2, 3)), np.array(["a", "b"]))
 
 
 @pytest.mark.parametrize("pad", [-1, 5, 99])

@@ -79,12 +79,13 @@ class SequentialAug(Augmenter):
 
 
 class RandomOrderAug(SequentialAug):
-    """Augmenters in random order."""
+    """Augmenters in random order: each call shuffles the order of the call before, as MXNet's do,
+    so that the same seed gives the same orders.
+    """
 
     def __call__(self, src: NDArray) -> NDArray:
-        for aug in random.sample(self.ts, len(self.ts)):
-            src = aug(src)
-        return src
+        random.shuffle(self.ts)
+        return super().__call__(src)
 
 
 class ResizeAug(Augmenter):

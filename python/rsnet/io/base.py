@@ -174,10 +174,10 @@ def _rows(name: str, x: Any) -> NDArray:
     if not isinstance(x, NDArray):
         try:
             host = np.asarray(x, dtype="float32")
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
             raise TypeError(
-                f"invalid {name} of type '{type(x).__name__}': "
-                "expected an NDArray, a NumPy array, or a list or dict of them"
+                f"invalid {name} {shown(x)}: expected an NDArray, a NumPy array, or a list or dict "
+                f"of them, of numbers ({error})"
             ) from None
         if host.ndim == 0:
             raise TypeError(f"invalid {name} {shown(x)}: expected an array of rows")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from .. import _core
 from .._exceptions import add_note
+from .._warnings import warn
 from ..base import MXNetError
 from ..ndarray import NDArray, array, clip, load, rint, save
 from .base import DataBatch, DataDesc, MXDataIter
@@ -67,7 +67,7 @@ class ImageRecords(MXDataIter):
             known = {name: v for name, v in known.items() if name not in ("mirror", "rand_mirror")}
         if dropped:
             what = ", ".join(sorted(dropped))
-            warnings.warn(f"{kind} has no use for the arguments: {what}", stacklevel=3)
+            warn(f"{kind} has no use for the arguments: {what}")
         if detects:
             known.setdefault("label_width", -1)
         known = {name: _plain(value) for name, value in known.items()}
@@ -114,7 +114,8 @@ class ImageRecords(MXDataIter):
         data, label, ids, pad = made
         if self._rounds:
             data = clip(rint(data), -128, 127).astype("int8")
-        index = np.array(ids, "int64")
+        # A header has room for any id of 64 bits, and a damaged one may have any.
+        index = np.array(ids, "int64" if max(ids) < 1 << 63 else "uint64")
         self._batch = DataBatch([data], [label], pad=pad, index=index)
         self._arrays = (data, label)
         return True
@@ -124,9 +125,7 @@ class ImageRecords(MXDataIter):
         count, first = self._loader.skipped()
         if count > self._told:
             self._told = count
-            warnings.warn(
-                f"{self._kind} skipped {count} damaged records, the first: {first}", stacklevel=4
-            )
+            warn(f"{self._kind} skipped {count} damaged records, the first: {first}")
 
     def next(self) -> DataBatch:
         """The next batch.

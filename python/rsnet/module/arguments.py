@@ -33,9 +33,9 @@ def call_all(callbacks: Callbacks, *args: Any) -> None:
 def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
     """The next batch; `None` after the last one, which an iterator cannot mean by returning it."""
     for batch in batches:
-        if batch is None:
+        if not isinstance(batch, list) and not hasattr(batch, "label"):
             raise TypeError(
-                "the data iterator returned None, expected a DataBatch or StopIteration"
+                f"the data iterator returned {shown(batch)}, expected a DataBatch or StopIteration"
             )
         return batch
     return None
@@ -97,7 +97,8 @@ def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool)
     for name in names:
         if name in arguments:
             continue
-        candidates = [a for a in arguments if not a.endswith(PARAMETER_ENDINGS)]
+        of_params = kind == "fixed_param"
+        candidates = [a for a in arguments if a.endswith(PARAMETER_ENDINGS) == of_params]
         message = (
             f"You created Module with Module(..., {kind}_names={list(names)}) "
             f"but input with name '{name}' is not found in symbol.list_arguments(). "
@@ -124,9 +125,16 @@ def as_descs(shapes: Any) -> list[DataDesc]:
 
 
 def parse_descs(
-    data_names: Sequence[str], label_names: Sequence[str], data_shapes: Any, label_shapes: Any
+    data_names: Sequence[str],
+    label_names: Sequence[str],
+    data_shapes: Any,
+    label_shapes: Any,
+    arguments: Sequence[str] = (),
 ) -> tuple[list[DataDesc], list[DataDesc] | None]:
-    """The descriptions of data and labels; each must have the names that the module expects.
+    """The descriptions of data and labels; data must have the names that the module expects.
+
+    Labels of other names are a warning, but an error in the place of one that is among the
+    `arguments` of a symbol: it would be trained on zeros.
 
     Raises
     ------
@@ -140,7 +148,15 @@ def parse_descs(
             f"({[tuple(d) for d in data]} vs. {list(data_names)})"
         )
     labels = as_descs(label_shapes or [])
-    if sorted(d.name for d in labels) != sorted(label_names):
+    names = [d.name for d in labels]
+    unknown = [name for name in names if name not in label_names]
+    missing = [name for name in label_names if name in arguments and name not in names]
+    if unknown and missing:
+        raise ValueError(
+            f"invalid names of labels {names}: expected {missing}, which the module's symbol takes "
+            "(label_name of an iterator, label_names of a Module)"
+        )
+    if sorted(names) != sorted(label_names):
         warn(
             f"Data provided by label_shapes don't match names specified by label_names "
             f"({[tuple(d) for d in labels]} vs. {list(label_names)})"

@@ -219,7 +219,10 @@ class Module(BaseModule):
             raise AssertionError(
                 "bind: invalid inputs_need_grad True: expected False, as for_training is False"
             )
-        data, labels = parse_descs(self._data_names, self._label_names, data_shapes, label_shapes)
+        data, labels = parse_descs(
+            self._data_names, self._label_names, data_shapes, label_shapes,
+            self._symbol.list_arguments(),
+        )  # fmt: skip
         self._data_shapes, self._label_shapes = data, labels
         shared_group = None
         if shared_module is not None:

@@ -33,6 +33,8 @@ import numpy as np
 
 from ... import ndarray as nd
 from ... import random
+from ..._exceptions import add_note
+from ...base import shown
 from ...ndarray import NDArray
 
 _ALIGNMENT = 64
@@ -46,6 +48,22 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.text}"
+
+
+def load_batch(dataset: Any, batchify: Callable[..., Any], indices: Any) -> Any:
+    """The batch of some samples. What the data set or `batchify` raises gets a note of them."""
+    samples = []
+    for index in indices:
+        try:
+            samples.append(dataset[index])
+        except Exception as error:
+            add_note(error, f"DataLoader: raised by sample {shown(index)} of the data set")
+            raise
+    try:
+        return batchify(samples)
+    except Exception as error:
+        add_note(error, f"DataLoader: raised as samples {shown(indices)} were made a batch")
+        raise
 
 
 # ---- batches in shared memory ------------------------------------------------------------------
@@ -144,7 +162,10 @@ def _portable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        portable = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            add_note(portable, note)
+        return portable
     return error
 
 
@@ -167,7 +188,7 @@ def _work(
             return
         answer: tuple[Any, Any, Any]
         try:
-            answer = (key, None, _share(batchify([dataset[i] for i in indices]), name))
+            answer = (key, None, _share(load_batch(dataset, batchify, indices), name))
         except Exception as error:
             text = traceback.format_exc()
             answer = (key, (_portable(error), text), None)
@@ -298,6 +319,8 @@ class Workers:
             except (EOFError, OSError):
                 self._died(worker)
             del worker.asked[answered]
+            if failure is not None:
+                add_note(failure[0], f"DataLoader: in {self._named(worker)}")
             if answered in self._unwanted:
                 self._unwanted.discard(answered)
                 _free(None if shared is None else shared[2])
@@ -310,7 +333,7 @@ class Workers:
 
     def _died(self, worker: Worker) -> None:
         worker.process.join(5)
-        code, pid = worker.process.exitcode, worker.process.pid
+        code = worker.process.exitcode
         why = f"exit code {code}"
         if code is not None and code < 0:
             why = f"signal {_signal_name(-code)}"
@@ -319,9 +342,11 @@ class Workers:
         busy = f" while it loaded batch {next(iter(worker.asked))[1]}" if worker.asked else ""
         self.close()
         raise RuntimeError(
-            f"DataLoader: expected a batch, but worker {self._workers.index(worker)} (process "
-            f"{pid}) died with {why}{busy}"
+            f"DataLoader: expected a batch, but {self._named(worker)} died with {why}{busy}"
         )
+
+    def _named(self, worker: Worker) -> str:
+        return f"worker {self._workers.index(worker)} (process {worker.process.pid})"
 
     @property
     def is_alive(self) -> bool:

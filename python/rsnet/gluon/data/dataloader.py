@@ -12,7 +12,7 @@ from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
 from ...ndarray import NDArray
-from ._workers import Workers
+from ._workers import Workers, load_batch
 from .batchify import stacked
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
@@ -140,7 +140,7 @@ class DataLoader:
         return self._by_threads() if self._thread_pool else self._by_processes()
 
     def _load(self, indices: Any) -> Any:
-        return self._batchify_fn([self._dataset[i] for i in indices])
+        return load_batch(self._dataset, self._batchify_fn, indices)
 
     def _by_caller(self) -> Iterator[Any]:
         for indices in self._batch_sampler:
