@@ -197,7 +197,9 @@ fn convolution(conv: Conv, pass: Pass) -> impl FnMut() + Send + 'static {
         // SAFETY: the arrays have the extents of the convolution.
         unsafe {
             match pass {
-                Pass::Forward => conv::forward(&conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr()),
+                Pass::Forward => {
+                    conv::forward(&conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), None);
+                }
                 Pass::Data => conv::backward_data(&conv, y.as_ptr(), w.as_ptr(), x.as_mut_ptr()),
                 Pass::Weight => {
                     conv::backward_weight(&conv, x.as_ptr(), y.as_ptr(), w.as_mut_ptr());

@@ -2,19 +2,21 @@
 //!
 //! Run one after the other, each step of `relu(batch_norm(x) + y)` would read from memory what the
 //! step before has just written there. A chain goes over blocks of elements instead, and runs all
-//! of its steps on a block while that is in the cache. Its steps are pointwise; the first may be a
-//! kernel that reports the elements that it has finished, or the last one that requests those that
-//! it reads next ([`Around`]), as batch normalisation does forwards and backwards.
+//! of its steps on a block while that is in the cache. Its steps are pointwise or compute elements
+//! as they are asked for ([`InParts`](crate::operator::InParts)), as batch normalisation does by
+//! its moving averages. The first may be a kernel that reports the elements that it has finished,
+//! or the last one that requests those that it reads next ([`Around`]), as batch normalisation does
+//! forwards and backwards. So what follows a convolution is done where that writes its output.
 //!
 //! Nothing else changes: memory, kernels and their arguments are those of single steps, so values
 //! have the same bits. What a plan knows of its memory does not say whether a step may run before
 //! an earlier one has ended elsewhere; that is decided by the addresses of a run
-//! ([`Chain::is_sound`]).
+//! ([`Chain::sound_length`]).
 
 use super::step::{Role, Step};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::parallel_for;
-use crate::operator::{Around, Body, OfInputs, OpContext, OpReq};
+use crate::operator::{Around, Body, Call, OfInputs, OnElements, OpContext, OpReq};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -26,6 +28,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const BLOCK: usize = 1 << 14;
 /// Fewer elements mostly stay in the last cache from step to step as it is, and gain nothing.
 const LEAST: usize = 1 << 21;
+/// The same behind a kernel whose parts are few elements each, such as a convolution: what follows
+/// it then finds them in the first or second-level cache.
+const LEAST_PRODUCED: usize = 1 << 14;
 /// Steps of a chain: their pairs are compared, and a block of all arrays has to fit.
 const MOST: usize = 12;
 
@@ -37,16 +42,12 @@ pub fn are_on() -> bool {
 
 /// What `step` can be in a chain.
 pub fn role_of(step: &Step) -> Role {
-    let prepared = &step.prepared;
-    let Some(asked) = &step.direct else { return Role::Alone };
-    let is_native = matches!(prepared.kernel.body, Body::Native(_));
-    if !is_native || !step.is_on_host() || !step.spared.is_empty() || step.wants_random {
-        return Role::Alone;
-    }
-    let attrs = &prepared.attrs;
+    let Some(asked) = step.direct.as_ref().filter(|_| can_join(step)) else { return Role::Alone };
+    let (prepared, attrs) = (&step.prepared, &step.prepared.attrs);
+    let kernel = &prepared.kernel;
     let holds = |when: Option<OfInputs>| when.is_some_and(|holds| holds(attrs, &step.inputs));
     let all = || step.inputs.iter().chain(&*step.outputs);
-    let role = match (step.outputs.first(), step.inputs.first()) {
+    match (step.outputs.first(), step.inputs.first()) {
         (Some(out), _)
             if prepared.op.is_pointwise
                 && prepared.op.is_native()
@@ -56,30 +57,54 @@ pub fn role_of(step: &Step) -> Role {
         {
             Role::Pointwise(out.size())
         }
-        (Some(out), _) if asked[0] != OpReq::Null && holds(prepared.kernel.reports_elements) => {
-            Role::Leads(out.size())
+        (Some(out), _) if asked[0] != OpReq::Null && holds(kernel.reports_elements) => {
+            match kernel.reads_to_the_end {
+                true => Role::Produces(out.size()),
+                false => Role::Leads(out.size()),
+            }
         }
-        (_, Some(input)) if holds(prepared.kernel.requests_elements) => Role::Ends(input.size()),
-        _ => Role::Alone,
-    };
-    match role {
-        Role::Pointwise(n) | Role::Leads(n) | Role::Ends(n) if n >= LEAST => role,
+        (_, Some(input)) if holds(kernel.requests_elements) => Role::Ends(input.size()),
         _ => Role::Alone,
     }
 }
 
+/// Whether `step` can compute its elements as they are asked for: outside of training, and in it.
+pub fn has_parts(step: &Step) -> [bool; 2] {
+    let is_asked = step
+        .direct
+        .as_ref()
+        .is_some_and(|asked| asked.first().is_some_and(|req| *req != OpReq::Null));
+    let parts = step.prepared.kernel.in_parts.filter(|_| is_asked && can_join(step));
+    [false, true].map(|is_train| {
+        parts.is_some_and(|parts| (parts.when)(&step.prepared.attrs, &step.inputs, is_train))
+    })
+}
+
+fn can_join(step: &Step) -> bool {
+    let is_native = matches!(step.prepared.kernel.body, Body::Native(_));
+    is_native && step.is_on_host() && step.spared.is_empty() && !step.wants_random
+}
+
 /// How many of these steps, from the first, can be one chain; 1 if the first is by itself.
 #[inline]
-pub fn length(steps: &[Step]) -> usize {
-    let (n, leads) = match steps[0].role {
-        Role::Pointwise(n) => (n, false),
-        Role::Leads(n) => (n, true),
+pub fn length(steps: &[Step], is_train: bool) -> usize {
+    let (n, least) = match steps[0].role {
+        Role::Pointwise(n) | Role::Leads(n) => (n, LEAST),
+        Role::Produces(n) => (n, LEAST_PRODUCED),
         Role::Alone | Role::Ends(_) => return 1,
     };
-    let is_next = |step: &&Step| step.role == Role::Pointwise(n);
+    if n < least {
+        return 1;
+    }
+    let is_next = |step: &&Step| step.role == Role::Pointwise(n) || has_parts_of(step, n, is_train);
     let count = 1 + steps[1..].iter().take(MOST - 2).take_while(is_next).count();
-    let ends = !leads && steps.get(count).is_some_and(|step| step.role == Role::Ends(n));
+    let ends = matches!(steps[0].role, Role::Pointwise(_))
+        && steps.get(count).is_some_and(|step| step.role == Role::Ends(n));
     count + usize::from(ends)
+}
+
+fn has_parts_of(step: &Step, n: usize, is_train: bool) -> bool {
+    step.has_parts[usize::from(is_train)] && step.outputs[0].size() == n
 }
 
 /// A step of a chain with the operands of a run.
@@ -115,6 +140,24 @@ impl<'a> Link<'a> {
         step.prepared.run_around(ctx, step.state.as_ref(), inputs, asked, outputs, around)
     }
 
+    /// Calls `with` with what computes the elements that it is asked for.
+    fn run_in_parts(&self, with: &mut dyn FnMut(OnElements<'_>)) -> Result<()> {
+        let prepared = &self.step.prepared;
+        let no_parts = || Error::internal("a step of a chain that cannot run in parts");
+        let parts = prepared.kernel.in_parts.ok_or_else(no_parts)?;
+        let call = Call {
+            attrs: &prepared.attrs,
+            ctx: &self.ctx,
+            state: self.step.state.as_ref(),
+            inputs: self.inputs,
+            req: self.asked(),
+            outputs: self.outputs,
+            memory: None,
+            around: Around::default(),
+        };
+        (parts.run)(&call, with)
+    }
+
     /// Runs a pointwise step on some elements.
     fn run_on(&self, elements: &Range<usize>) -> Result<()> {
         let part = |view: &View| view.elements(elements.clone());
@@ -128,10 +171,15 @@ impl<'a> Link<'a> {
 /// Steps that [`length`] allows to be one chain.
 pub struct Chain<'a>(pub &'a [Link<'a>]);
 
-impl Chain<'_> {
-    /// Whether no step reads or writes, at one element, what another one writes at a different
-    /// one: memory that two of them share begins at the same address, or does not matter.
-    pub fn is_sound(&self) -> bool {
+/// Computes a block of elements. An error comes with the step that it is of.
+type OnBlock<'a, 's> = &'a (dyn Fn(&Range<usize>) -> Ran<'s> + Sync);
+type Ran<'s> = Result<(), (&'s Step, Error)>;
+
+impl<'s> Chain<'s> {
+    /// How many of these steps, from the first, neither read nor write, at one element, what
+    /// another one writes at a different one: memory that two of them share begins at the same
+    /// address, or does not matter.
+    pub fn sound_length(&self) -> usize {
         let is_apart = |written: &View, used: &View| {
             !written.overlaps(used)
                 || written.ptr() == used.ptr() && written.size_bytes() == used.size_bytes()
@@ -139,51 +187,86 @@ impl Chain<'_> {
         let leaves = |one: &Link<'_>, other: &Link<'_>| {
             one.written().all(|written| other.used().all(|used| is_apart(written, used)))
         };
-        let pairs =
-            self.0.iter().enumerate().flat_map(|(i, b)| self.0[..i].iter().map(move |a| (a, b)));
-        pairs.into_iter().all(|(a, b)| leaves(a, b) && leaves(b, a))
+        let spares = |one: &Link<'_>, other: &Link<'_>| {
+            let reads_all = matches!(other.step.role, Role::Produces(_));
+            let spares = |view: &View| !one.written().any(|written| written.overlaps(view));
+            !reads_all || other.inputs.iter().all(spares)
+        };
+        let joins = |count: usize| {
+            let (link, earlier) = (&self.0[count], &self.0[..count]);
+            earlier.iter().all(|e| leaves(e, link) && leaves(link, e) && spares(link, e))
+        };
+        (1..self.0.len()).find(|&count| !joins(count)).unwrap_or(self.0.len())
     }
 
     /// Runs the steps. An error comes with the step that it is of.
-    pub fn run(&self) -> Result<(), (&Step, Error)> {
+    pub fn run(&self) -> Ran<'s> {
         let Some((first, last)) = self.0.first().zip(self.0.last()) else { return Ok(()) };
-        let (n, whole, pointwise) = match (first.step.role, last.step.role) {
-            (Role::Leads(n), _) => (n, Some(first), &self.0[1..]),
+        let (n, whole, others) = match (first.step.role, last.step.role) {
+            (Role::Leads(n) | Role::Produces(n), _) => (n, Some(first), &self.0[1..]),
             (_, Role::Ends(n)) => (n, Some(last), &self.0[..self.0.len() - 1]),
             (Role::Pointwise(n), _) => (n, None, self.0),
             _ => return Err((first.step, Error::internal("a chain of steps that cannot be one"))),
         };
-        let failed = Mutex::new(None);
-        let done = AtomicUsize::new(0);
-        let on = |elements: Range<usize>| {
-            done.fetch_add(elements.len(), Ordering::Relaxed);
-            for start in elements.clone().step_by(BLOCK) {
-                let block = start..(start + BLOCK).min(elements.end);
-                for link in pointwise {
-                    if let Err(e) = link.run_on(&block) {
-                        let mut slot = failed.lock().unwrap_or_else(|e| e.into_inner());
-                        slot.get_or_insert((link.step, e));
-                        return;
-                    }
-                }
-            }
-        };
-        if let Some(link) = whole {
-            let around = match link.step.role {
-                Role::Leads(_) => Around { after: Some(&on), before: None },
-                _ => Around { before: Some(&on), after: None },
-            };
-            link.run(around).map_err(|e| (link.step, e))?;
-            if done.load(Ordering::Relaxed) != n {
-                let text = format!("the kernel named {} of {n} elements", done.into_inner());
-                return Err((link.step, Error::internal(text)));
-            }
-        } else {
-            parallel_for(n, BLOCK, on);
-        }
-        match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            None => Ok(()),
-            Some(failed) => Err(failed),
-        }
+        prepare(others, &|_| Ok(()), &mut |on_block| run_blocks(n, whole, on_block))
     }
+}
+
+/// Calls `then` with what computes a block of elements of all `links`, after it has called
+/// `before`.
+fn prepare<'s>(
+    links: &'s [Link<'s>],
+    before: OnBlock<'_, 's>,
+    then: &mut dyn FnMut(OnBlock<'_, 's>) -> Ran<'s>,
+) -> Ran<'s> {
+    let Some((link, rest)) = links.split_first() else { return then(before) };
+    let step = link.step;
+    if matches!(step.role, Role::Pointwise(_)) {
+        let both = |block: &Range<usize>| {
+            before(block)?;
+            link.run_on(block).map_err(|e| (step, e))
+        };
+        return prepare(rest, &both, then);
+    }
+    let mut result = Ok(());
+    let ran = link.run_in_parts(&mut |on| {
+        let both = |block: &Range<usize>| {
+            before(block)?;
+            on(block.clone());
+            Ok(())
+        };
+        result = prepare(rest, &both, then);
+    });
+    ran.map_err(|e| (step, e)).and(result)
+}
+
+/// Computes all `n` elements: those that `whole`, the first or the last step of a chain, names, if
+/// there is one.
+fn run_blocks<'s>(n: usize, whole: Option<&'s Link<'s>>, on_block: OnBlock<'_, 's>) -> Ran<'s> {
+    let failed = Mutex::new(None);
+    let done = AtomicUsize::new(0);
+    let on = |elements: Range<usize>| {
+        done.fetch_add(elements.len(), Ordering::Relaxed);
+        for start in elements.clone().step_by(BLOCK) {
+            if let Err(e) = on_block(&(start..(start + BLOCK).min(elements.end))) {
+                let mut slot = failed.lock().unwrap_or_else(|e| e.into_inner());
+                slot.get_or_insert(e);
+                return;
+            }
+        }
+    };
+    if let Some(link) = whole {
+        let around = match link.step.role {
+            Role::Ends(_) => Around { before: Some(&on), after: None },
+            _ => Around { after: Some(&on), before: None },
+        };
+        link.run(around).map_err(|e| (link.step, e))?;
+        if done.load(Ordering::Relaxed) != n {
+            let text = format!("the kernel named {} of {n} elements", done.into_inner());
+            return Err((link.step, Error::internal(text)));
+        }
+    } else {
+        parallel_for(n, BLOCK, on);
+    }
+    failed.into_inner().unwrap_or_else(|e| e.into_inner()).map_or(Ok(()), Err)
 }

@@ -126,7 +126,7 @@ impl Program {
             if let Some(prepared) = &parts.prepared[n] {
                 let mut step = Step::new(plan, &memory, n, prepared, parts.states[n].clone())
                     .at_node(node.op_name(), &node.name)?;
-                step.role = chain::role_of(&step);
+                (step.role, step.has_parts) = (chain::role_of(&step), chain::has_parts(&step));
                 steps.push(step);
             }
             if n + 1 == graph.num_forward {
@@ -182,10 +182,12 @@ impl Program {
         self.forward.iter().chain(&self.backward).map(ranges).collect()
     }
 
-    /// The nodes of every chain, likewise.
+    /// The nodes of every chain, likewise: of a pass in training if there is a backward pass.
     pub fn chains(&self) -> Vec<Range<usize>> {
+        let is_train = !self.backward.is_empty();
         let segments = self.forward.iter().chain(&self.backward);
-        let parts = segments.flat_map(|s| s.steps.iter()).flat_map(|r| self.parts(r.clone()));
+        let parts =
+            segments.flat_map(|s| s.steps.iter()).flat_map(|r| self.parts(r.clone(), is_train));
         parts.filter(|steps| steps.len() > 1).map(|steps| self.nodes(&steps)).collect()
     }
 
@@ -195,11 +197,11 @@ impl Program {
     }
 
     /// Neighbouring steps as chains and single ones.
-    fn parts(&self, steps: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    fn parts(&self, steps: Range<usize>, is_train: bool) -> impl Iterator<Item = Range<usize>> {
         let mut next = steps.start;
         std::iter::from_fn(move || {
             let rest = self.steps.get(next..steps.end).filter(|rest| !rest.is_empty())?;
-            let count = if self.has_chains { chain::length(rest) } else { 1 };
+            let count = if self.has_chains { chain::length(rest, is_train) } else { 1 };
             next += count;
             Some(next - count..next)
         })

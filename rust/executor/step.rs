@@ -20,6 +20,8 @@ pub enum Role {
     Pointwise(usize),
     /// Reports the elements of its first output as it finishes them.
     Leads(usize),
+    /// As `Leads`, but it reads any elements of its inputs until it ends.
+    Produces(usize),
     /// Requests the elements of its first input before it reads them.
     Ends(usize),
 }
@@ -49,6 +51,8 @@ pub struct Step {
     pub outside: Vec<(usize, NDArray)>,
     /// What it can be in a chain.
     pub role: Role,
+    /// Whether it can compute its elements as they are asked for, outside of training and in it.
+    pub has_parts: [bool; 2],
 }
 
 impl Step {
@@ -84,6 +88,7 @@ impl Step {
             writes: Vec::new(),
             outside: Vec::new(),
             role: Role::Alone,
+            has_parts: [false; 2],
         };
         let mutated = op.mutates.to_vec(&node.attrs);
         step.inputs = step.lay_inputs(plan, memory, &mutated)?;

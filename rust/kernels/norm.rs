@@ -3,12 +3,12 @@
 mod loops;
 
 use super::pairwise::{LANES, sum_of};
-use super::parallel::{Shared, parallel_for};
+use super::parallel::{OnElements, Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
 use loops::{
     backward_of, gradient_of_planes, gradient_sums_of_planes, normalise_of, normalise_planes,
-    statistics_of_any, statistics_of_planes,
+    normalise_some, statistics_of_any, statistics_of_planes,
 };
 use std::ops::Range;
 
@@ -48,9 +48,6 @@ pub struct Gradients<T> {
 unsafe impl<T> Send for Gradients<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Gradients<T> {}
-
-/// Called with a range of elements, on any thread.
-pub type OnElements<'a> = &'a (dyn Fn(Range<usize>) + Sync);
 
 /// Channels of a task when channels are the innermost axis.
 const COLUMNS: usize = 32;
@@ -200,6 +197,21 @@ impl Channels {
             unsafe { normalise_of(self, range.clone(), x.at(0), &a, y.at(0)) };
             self.report(range, done);
         });
+    }
+
+    /// As [`Channels::normalise`], of some elements on this thread.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn normalise_elements<T: Real>(
+        &self,
+        elements: Range<usize>,
+        x: *const T,
+        a: Affine<T>,
+        y: *mut T,
+    ) {
+        // SAFETY: promised by the caller.
+        unsafe { normalise_some(self, elements, x, &a, y) };
     }
 
     /// Gradients of [`Channels::normalise`]; with `fixed` the statistics do not depend on `x`.

@@ -24,6 +24,9 @@ pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sy
     crate::fork_join::split(n.div_ceil(grain), |i| f(chunk(i)));
 }
 
+/// Called with a range of elements, on any thread.
+pub type OnElements<'a> = &'a (dyn Fn(Range<usize>) + Sync);
+
 /// A pointer that threads of one kernel may share; the kernel writes disjoint parts through it.
 #[derive(Clone, Copy)]
 pub struct Shared<T>(pub *mut T);

@@ -335,6 +335,8 @@ impl Kernel {
             skips_null: true,
             requests_elements: None,
             reports_elements: None,
+            reads_to_the_end: false,
+            in_parts: None,
         }
     }
 

@@ -69,7 +69,8 @@ pub struct Around<'a> {
     /// reads that element of any input, and for all of them before it writes the first output.
     pub before: Option<OnElements<'a>>,
     /// Uses elements of the first output, and may change them. The kernel reports each once, and
-    /// then neither reads nor writes that element of any input or output.
+    /// then neither reads nor writes that element of any input or output; but see
+    /// [`Kernel::reads_to_the_end`].
     pub after: Option<OnElements<'a>>,
 }
 
@@ -298,7 +299,24 @@ pub struct Kernel {
     pub requests_elements: Option<OfInputs>,
     /// Whether a call with these inputs, whose first output is wanted, serves [`Around::after`].
     pub reports_elements: Option<OfInputs>,
+    /// True if a kernel that has reported elements goes on reading any elements of its inputs, as a
+    /// product does.
+    pub reads_to_the_end: bool,
+    /// For calls that compute each element of the first output from the same of the first input.
+    pub in_parts: Option<InParts>,
 }
+
+/// How a kernel computes elements as they are asked for, in any order and on any thread.
+#[derive(Clone, Copy)]
+pub struct InParts {
+    /// Whether it can in a call with these inputs, in training or not.
+    pub when: fn(&Attrs, &[View], bool) -> bool,
+    /// Writes all other outputs, and calls the function with what computes elements of the first.
+    pub run: PartsFn,
+}
+
+/// The call, and what is done while its elements are computed.
+pub type PartsFn = fn(&Call<'_>, &mut dyn FnMut(OnElements<'_>)) -> Result<()>;
 
 /// A predicate on parameters and inputs of a call.
 pub type OfInputs = fn(&Attrs, &[View]) -> bool;
@@ -315,6 +333,8 @@ impl Kernel {
             skips_null: false,
             requests_elements: None,
             reports_elements: None,
+            reads_to_the_end: false,
+            in_parts: None,
         }
     }
 
@@ -343,6 +363,18 @@ impl Kernel {
     /// Declares that the kernel reports elements of its first output on calls of which this holds.
     pub fn reports_elements(mut self, when: OfInputs) -> Self {
         self.reports_elements = Some(when);
+        self
+    }
+
+    /// Declares that the kernel reads elements of its inputs after it has reported them.
+    pub fn reads_to_the_end(mut self) -> Self {
+        self.reads_to_the_end = true;
+        self
+    }
+
+    /// Declares how the kernel computes elements as they are asked for.
+    pub fn in_parts(mut self, parts: InParts) -> Self {
+        self.in_parts = Some(parts);
         self
     }
 

@@ -34,8 +34,8 @@ pub use device::{
 };
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
-    Around, Body, Call, Callback, Compare, DeviceMemory, Done, Kernel, Match, MatchFacts, NativeFn,
-    OfInputs, OnElements, OpContext, OpState, OwnedCall, Within,
+    Around, Body, Call, Callback, Compare, DeviceMemory, Done, InParts, Kernel, Match, MatchFacts,
+    NativeFn, OfInputs, OnElements, OpContext, OpState, OwnedCall, Within,
 };
 pub use listed::Listed;
 pub use paragraphs::wrapped;

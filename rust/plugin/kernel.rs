@@ -88,6 +88,8 @@ pub fn kernel(op: &Arc<OpDecl>, decl: &Arc<KernelDecl>, at: usize, matches: Matc
         skips_null: flag(abi::SKIPS_NULL),
         requests_elements: None,
         reports_elements: None,
+        reads_to_the_end: false,
+        in_parts: None,
     }
 }
 

@@ -149,6 +149,8 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words))),
             accumulates,
             skips_null: false,
+            reads_to_the_end: false,
+            in_parts: None,
             requests_elements: None,
             reports_elements: None,
         }));

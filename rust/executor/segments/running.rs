@@ -72,11 +72,10 @@ impl Program {
         stream: Option<usize>,
     ) -> Result<()> {
         let is_seen = self.is_seen();
-        for part in steps.iter().flat_map(|range| self.parts(range.clone())) {
+        for part in steps.iter().flat_map(|range| self.parts(range.clone(), run.is_train)) {
             let is_chain = part.len() > 1 && !is_seen;
-            if !is_chain || !self.run_chain(part.clone(), run, stream)? {
-                self.run_singly(part, run, stream, is_seen)?;
-            }
+            let done = if is_chain { self.run_chain(part.clone(), run, stream)? } else { 0 };
+            self.run_singly(part.start + done..part.end, run, stream, is_seen)?;
         }
         Ok(())
     }
@@ -108,15 +107,15 @@ impl Program {
         Ok(())
     }
 
-    /// Runs these steps as one chain; returns false, and nothing was done, if their operands do not
-    /// allow it.
+    /// Runs as many of these steps as one chain as their operands allow, and returns their number;
+    /// 0, and nothing was done, if that is not two.
     #[inline(never)]
     fn run_chain(
         &self,
         steps: Range<usize>,
         run: &PassInfo,
         stream: Option<usize>,
-    ) -> Result<bool> {
+    ) -> Result<usize> {
         let replaced: SmallVec<[_; 4]> =
             self.steps[steps.clone()].iter().map(|s| run.places.views(s)).collect::<Result<_>>()?;
         let links: SmallVec<[Link<'_>; 4]> = steps
@@ -130,11 +129,11 @@ impl Program {
                 Link { step, ctx, inputs, outputs }
             })
             .collect();
-        let chain = Chain(&links);
-        if !chain.is_sound() {
-            return Ok(false);
+        let count = Chain(&links).sound_length();
+        if count < 2 {
+            return Ok(0);
         }
-        chain.run().map(|()| true).map_err(|(step, e)| self.place(step, e))
+        Chain(&links[..count]).run().map(|()| count).map_err(|(step, e)| self.place(step, e))
     }
 
     /// Runs a step on operands of which some are replaced. By itself, because the room for their

@@ -1,10 +1,10 @@
 //! Filters over a single channel, applied directly to planes laid out as a [`Grid`].
 
-use super::Conv;
 use super::grid::{Grid, copy_row};
+use super::{Conv, report};
 use crate::dtype::Element;
 use crate::kernels::pairwise::LEAF;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use std::ops::Range;
@@ -15,7 +15,7 @@ const LANES: usize = 64;
 const TOTALS: usize = 8;
 type Totals = [f64; TOTALS];
 
-/// `y = conv(x, w) + b`.
+/// `y = conv(x, w) + b`, of which `done` is called with what is finished.
 ///
 /// # Safety
 /// As [`super::forward`].
@@ -25,6 +25,7 @@ pub unsafe fn forward<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     let grid = Grid::new(conv);
     let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
@@ -55,6 +56,8 @@ pub unsafe fn forward<T: Real>(
                     }
                 }
             }
+            let planes = range.start * conv.out_c..range.end * conv.out_c;
+            report(done, planes, conv.out_size(), 0..conv.out_size());
         });
     });
 }

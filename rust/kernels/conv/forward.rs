@@ -3,16 +3,20 @@
 use super::direct::Direct;
 use super::pack::pack;
 use super::winograd::{self, Geometry};
-use super::{Conv, depthwise};
+use super::{Conv, Grid, depthwise, report};
 use crate::kernels::gemm::{Mat, Threads, gemm};
-use crate::kernels::parallel::{Shared, in_pool, parallel_for};
+use crate::kernels::parallel::{OnElements, Shared, in_pool, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 
 /// Filters per task, where little else can be split.
 const FILTERS: usize = 64;
 
-/// Applies the filters to every image.
+/// Elements of the output that are reported at once, where they are not those of a task.
+const REPORTED: usize = 1 << 14;
+
+/// Applies the filters to every image. Calls `done` with each element of `y` once, when it is
+/// finished and still in the cache.
 ///
 /// # Safety
 /// `x` is (batch, groups * in_c, input), `w` (groups * out_c, in_c, kernel), `y` (batch, groups *
@@ -24,19 +28,20 @@ pub unsafe fn forward<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     // SAFETY: promised by the caller.
     unsafe {
         if let Some(geometry) = Geometry::chosen::<T>(conv) {
-            winograd::forward(&geometry, x, w, bias, y);
+            winograd::forward(&geometry, x, w, bias, y, done);
         } else if conv.is_depthwise() {
-            depthwise::forward(conv, x, w, bias, y);
-        } else if conv.is_pointwise() {
-            pointwise(conv, x, w, bias, y);
+            depthwise::forward(conv, x, w, bias, y, done);
+        } else if conv.has_single_taps() {
+            pointwise(conv, x, w, bias, y, done);
         } else if let Some(direct) = Direct::chosen(conv) {
-            direct.forward(x, w, bias, y);
+            direct.forward(x, w, bias, y, done);
         } else {
-            general(conv, x, w, bias, y);
+            general(conv, x, w, bias, y, done);
         }
     }
 }
@@ -61,7 +66,7 @@ unsafe fn start<T: Real>(
     true
 }
 
-/// Filters of one element: images are matrices already.
+/// Filters of one element: images are matrices already, or what strides leave of them.
 ///
 /// # Safety
 /// As [`forward`].
@@ -71,6 +76,7 @@ unsafe fn pointwise<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
     let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
@@ -81,16 +87,55 @@ unsafe fn pointwise<T: Real>(
         unsafe {
             let to = y.at(i * m * n);
             let add = start(bias, g * m..(g + 1) * m, to, (n, n));
-            let (a, b) = (Mat::rows(w.at(g * m * k), k), Mat::rows(x.at(i * k * n), n));
-            gemm((m, n, k), a, b, Mat::rows(to, n), add, threads);
+            let a = Mat::rows(w.at(g * m * k), k);
+            with_columns(conv, x.at(i * k * conv.in_size()), threads, |b| {
+                gemm((m, n, k), a, Mat::rows(b.cast_mut(), n), Mat::rows(to, n), add, threads);
+            });
         }
     };
     let images = conv.batch * conv.groups;
     if images < 4 && in_pool(usize::MAX) {
         (0..images).for_each(|i| one(i, Threads::Pool));
-    } else {
-        parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));
+        if let Some(done) = done {
+            parallel_for(images * m * n, REPORTED, done);
+        }
+        return;
     }
+    parallel_for(images, 1, |range| {
+        for i in range {
+            one(i, Threads::One);
+            report(done, i * m..(i + 1) * m, n, 0..n);
+        }
+    });
+}
+
+/// Calls `f` with the elements that filters of one element read of an image and group.
+///
+/// # Safety
+/// The planes from `x` on are those of the image and group.
+unsafe fn with_columns<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    threads: Threads,
+    f: impl FnOnce(*const T),
+) {
+    if conv.is_pointwise() {
+        return f(x);
+    }
+    let (grid, n) = (Grid::new(conv), conv.out_size());
+    with_scratch(conv.in_c * n, |columns: &mut [T]| {
+        let (x, to) = (Shared(x.cast_mut()), Shared(columns.as_mut_ptr()));
+        threads.split(conv.in_c, (1usize << 14).div_ceil(n.max(1)), |channels| {
+            for c in channels {
+                // SAFETY: promised by the caller; channels are apart.
+                unsafe {
+                    let to = std::slice::from_raw_parts_mut(to.at(c * n), n);
+                    grid.spread(conv, x.at(c * conv.in_size()), to);
+                }
+            }
+        });
+        f(columns.as_ptr());
+    });
 }
 
 /// The implicit matrix product.
@@ -103,6 +148,7 @@ unsafe fn general<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     let (depth, m, n) = (conv.depth(), conv.out_c, conv.out_size());
     let block = conv.block_columns(depth, size_of::<T>());
@@ -134,6 +180,8 @@ unsafe fn general<T: Real>(
                     let b = Mat::rows(packed, width);
                     gemm((rows, width, depth), a, b, Mat::rows(to, n), add, Threads::One);
                 }
+                let first = image * m + filters;
+                report(done, first..first + rows, n, columns);
             });
         }
     });

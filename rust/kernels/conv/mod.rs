@@ -18,6 +18,9 @@ mod pack;
 mod tests;
 pub mod winograd;
 
+use super::parallel::OnElements;
+use std::ops::Range;
+
 pub use backward::{backward_data, backward_weight};
 pub use forward::forward;
 pub(super) use grid::{Grid, copy_row};
@@ -37,6 +40,17 @@ pub struct Conv {
     pub stride: [usize; 3],
     pub pad: [usize; 3],
     pub dilate: [usize; 3],
+}
+
+/// Calls `done` with the elements of some columns of some rows, which are `width` long.
+fn report(done: Option<OnElements<'_>>, rows: Range<usize>, width: usize, columns: Range<usize>) {
+    let Some(done) = done.filter(|_| !columns.is_empty()) else { return };
+    if columns.len() == width {
+        return done(rows.start * width..rows.end * width);
+    }
+    for start in rows.map(|row| row * width) {
+        done(start + columns.start..start + columns.end);
+    }
 }
 
 /// Bytes of packed columns that should stay in the second-level cache.
@@ -65,7 +79,12 @@ impl Conv {
 
     /// Are the columns of the matrix form the image itself?
     fn is_pointwise(&self) -> bool {
-        self.kernel == [1; 3] && self.stride == [1; 3] && self.pad == [0; 3]
+        self.has_single_taps() && self.stride == [1; 3]
+    }
+
+    /// Does a filter have one element, and does each output read an element of the image?
+    fn has_single_taps(&self) -> bool {
+        self.kernel == [1; 3] && self.pad == [0; 3]
     }
 
     /// Is each filter over one channel only, so that a matrix product would reuse nothing?

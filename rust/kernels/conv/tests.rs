@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::kernels::naive::{close, noise};
+use crate::kernels::parallel::Shared;
+use crate::kernels::real::Real;
 use proptest::prelude::*;
 
 /// `y = conv(x, w)`, its gradients by the definition: `(y, dx, dw)`.
@@ -41,6 +43,20 @@ fn split(i: usize, dims: [usize; 3]) -> [usize; 3] {
     [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]]
 }
 
+/// Calls `run` with a function that changes the sign of the elements it is told of, and changes all
+/// signs back: the values are right only if each of the `n` elements was reported once, when it was
+/// finished.
+///
+/// # Safety
+/// `y` has as many elements when `run` ends.
+pub unsafe fn negated<T: Real>(y: *mut T, n: usize, run: impl FnOnce(OnElements<'_>)) {
+    let y = Shared(y);
+    // SAFETY: promised by the caller.
+    let turn = |elements: Range<usize>| elements.for_each(|i| unsafe { *y.at(i) = -*y.at(i) });
+    run(&turn);
+    turn(0..n);
+}
+
 fn check(conv: &Conv, seed: u64) -> bool {
     let filters = conv.groups * conv.out_c;
     let x = noise(conv.batch * conv.groups * conv.in_c * conv.in_size(), seed);
@@ -54,7 +70,9 @@ fn check(conv: &Conv, seed: u64) -> bool {
     let (mut y, mut dx, mut dw) = (vec![9.0; dy.len()], vec![9.0; x.len()], vec![9.0; w.len()]);
     // SAFETY: the buffers have the extents of the convolution.
     unsafe {
-        forward(conv, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr());
+        negated(y.as_mut_ptr(), y.len(), |done| {
+            forward(conv, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr(), Some(done));
+        });
         backward_data(conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
         backward_weight(conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
     }
@@ -101,7 +119,14 @@ fn threads_do_not_change_the_bits() {
         pad: [0, 2, 1],
         dilate: [1; 3],
     };
-    let conv = with_output(base).unwrap();
+    let small = Conv { batch: 1, groups: 1, in_c: 70, out_c: 53, input: [1, 7, 6], ..base };
+    let single = Conv { kernel: [1; 3], pad: [0; 3], ..small };
+    for conv in [base, small, single] {
+        check_threads(&with_output(conv).unwrap());
+    }
+}
+
+fn check_threads(conv: &Conv) {
     let filters = conv.groups * conv.out_c;
     let x = noise(conv.batch * conv.groups * conv.in_c * conv.in_size(), 1);
     let w = noise(filters * conv.depth(), 2);
@@ -110,14 +135,14 @@ fn threads_do_not_change_the_bits() {
         let [mut y, mut dx, mut dw] = [dy.len(), x.len(), w.len()].map(|n| vec![9.0; n]);
         // SAFETY: the buffers have the extents of the convolution.
         unsafe {
-            forward(&conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr());
-            backward_data(&conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
-            backward_weight(&conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
+            forward(conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), None);
+            backward_data(conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
+            backward_weight(conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
         }
         [y, dx, dw]
     };
     let alone = run();
-    assert_eq!(crate::fork_join::tests::in_team(run), alone);
+    assert_eq!(crate::fork_join::tests::in_team(run), alone, "{conv:?}");
 }
 
 #[test]
@@ -136,8 +161,13 @@ fn special_paths_match_naive() {
     };
     let pointwise = Conv { kernel: [1; 3], pad: [0; 3], ..base };
     let depthwise = Conv { groups: 5, in_c: 1, out_c: 2, ..base };
+    let strided = Conv { stride: [1, 2, 3], in_c: 37, ..pointwise };
+    let in_groups = Conv { groups: 3, batch: 1, out_c: 7, ..strided };
+    // One image, a small plane, many filters: tasks have parts of the filters.
+    let small = Conv { batch: 1, in_c: 90, out_c: 101, input: [1, 7, 7], ..base };
+    let few = Conv { out_c: 2, ..small };
     let deep = Conv { in_c: 200, out_c: 3, input: [1, 12, 30], ..base };
-    for conv in [base, pointwise, depthwise, deep] {
+    for conv in [base, pointwise, strided, in_groups, depthwise, small, few, deep] {
         assert!(check(&with_output(conv).unwrap(), 7), "{conv:?}");
     }
 }

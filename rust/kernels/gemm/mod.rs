@@ -81,7 +81,7 @@ pub enum Threads {
 
 impl Threads {
     /// Calls `f` on parts of `0..n` of `grain` items each.
-    fn split(self, n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
+    pub fn split(self, n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
         match self {
             Threads::Pool => parallel_for(n, grain, f),
             Threads::One if n > 0 => f(0..n),

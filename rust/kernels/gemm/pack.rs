@@ -19,6 +19,11 @@ pub fn slabs<T>(k: usize) -> impl Iterator<Item = Range<usize>> + Clone {
     (0..count).map(move |i| k * i / count..k * (i + 1) / count)
 }
 
+/// The most terms of one of the [`slabs`].
+pub fn longest_slab<T>(k: usize) -> usize {
+    k.div_ceil(slabs::<T>(k).count())
+}
+
 /// The cut of rows into panels whose heights differ by one at most.
 #[derive(Clone, Copy)]
 pub struct RowPanels {
@@ -61,7 +66,7 @@ impl RowPanels {
 ///
 /// # Safety
 /// Both hold these extents and do not overlap.
-unsafe fn pack_panel<T: Real>((height, terms): (usize, usize), a: Mat<T>, to: *mut T) {
+pub unsafe fn pack_panel<T: Real>((height, terms): (usize, usize), a: Mat<T>, to: *mut T) {
     // SAFETY: promised by the caller.
     unsafe { lay((terms, height), a.t(), Mat::rows(to, height)) };
 }

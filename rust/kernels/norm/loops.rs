@@ -131,6 +131,27 @@ crate::simd! {
         }
     }
 
+    /// Normalises some elements.
+    ///
+    /// # Safety
+    /// As [`Channels::normalise`], with a range of elements.
+    pub unsafe fn normalise_some[T: Real][T](
+        s: &Channels, range: Range<usize>, x: *const T, a: &Affine<T>, y: *mut T,
+    ) -> () {
+        let mut at = range.start;
+        while at < range.end {
+            let plane = at / s.inner;
+            let (c, end) = (plane % s.channels, range.end.min((plane + 1) * s.inner));
+            // SAFETY: promised by the caller.
+            unsafe {
+                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+                let (m, b) = (*a.mean.add(c), *a.beta.add(c));
+                map_serial([x.add(at)], y.add(at), end - at, |[x]| (x - m) * f + b);
+            }
+            at = end;
+        }
+    }
+
     /// The sums of `dy` and of `dy * (x - mean)` of every plane of a range.
     ///
     /// # Safety

@@ -37,4 +37,33 @@ proptest! {
             prop_assert!(close(&got, &want, 1e-12));
         }
     }
+
+    #[test]
+    fn elements_are_normalised_as_the_whole(
+        outer in 1usize..4, channels in 1usize..6, inner in 1usize..70, seed: u64,
+        cuts in proptest::collection::vec(0usize..1200, 0..6), inplace: bool,
+    ) {
+        let s = Channels { outer, channels, inner };
+        let x = noise(outer * channels * inner, seed);
+        let [mean, inv_std, gamma, beta] = [1, 2, 3, 4].map(|i| noise(channels, seed ^ i));
+        let a = Affine {
+            mean: mean.as_ptr(),
+            inv_std: inv_std.as_ptr(),
+            gamma: (seed % 2 == 0).then_some(gamma.as_ptr()),
+            beta: beta.as_ptr(),
+        };
+        let (mut want, mut got) = (vec![7.0; x.len()], x.clone());
+        let from = if inplace { got.as_ptr() } else { x.as_ptr() };
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(x.len())).collect();
+        cuts.extend([0, x.len()]);
+        cuts.sort_unstable();
+        // SAFETY: the buffers have these extents.
+        unsafe {
+            s.normalise(x.as_ptr(), a, want.as_mut_ptr(), &|_| ());
+            for part in cuts.windows(2).rev() {
+                s.normalise_elements(part[0]..part[1], from, a, got.as_mut_ptr());
+            }
+        }
+        prop_assert_eq!(got, want);
+    }
 }

@@ -4,6 +4,7 @@ use super::channels_first::{self, Gradients, IMAGE, OUTPUT, sizes, to_first, wit
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use super::window::{ConvLayout, CudnnTune, Layout, spatial, swap_inner, three};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
 use crate::kernels::real::Real;
@@ -75,9 +76,11 @@ pub fn operators() -> Vec<OpDef> {
             .gradient(Gradient::declared("_backward_Convolution", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
             }))
-            .kernel(widening::cpu(
-                |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)),
-            ))
+            .kernel(
+                widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
+                    .reports_elements(reports)
+                    .reads_to_the_end(),
+            )
     };
     vec![
         define("Convolution").aliases(&["_npx_convolution", "ChannelwiseConvolution"]),
@@ -200,6 +203,23 @@ pub fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)
     Ok((w.layout, conv))
 }
 
+/// Terms of an output from which on it takes far longer than a call for a few hundred of them.
+const DEEP: usize = 128;
+
+/// Whether the kernel writes the output itself, and not a copy of it in another order or type, and
+/// what follows gains by being told of it: filters of one element or over one channel finish long
+/// stretches at a time, others some rows of one channel.
+fn reports(attrs: &Attrs, inputs: &[View]) -> bool {
+    let param: &ConvolutionParam = attrs.get();
+    let is_last = param.layout.is_some_and(|layout| Layout::from(layout).channels_last());
+    if is_last || inputs[0].dtype() == DType::F16 {
+        return false;
+    }
+    let weight = inputs[1].shape();
+    let (channels, taps) = (weight.product(1..2), weight.product(2..weight.ndim()));
+    taps == 1 || channels == 1 && param.num_group > 1 || channels * taps >= DEEP
+}
+
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
@@ -213,11 +233,11 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
         // SAFETY: inference gave the views these extents; the output overlaps no input.
         unsafe {
             match room {
-                None => conv::forward(&conv, x, w, bias, y),
+                None => conv::forward(&conv, x, w, bias, y, call.around.after),
                 Some([x1, w1, y1]) => {
                     to_first(x, sx, x1);
                     to_first(w, sw, w1);
-                    conv::forward(&conv, x1, w1, bias, y1);
+                    conv::forward(&conv, x1, w1, bias, y1, None);
                     swap_inner(y1, sy, y);
                 }
             }

@@ -101,6 +101,8 @@ fn meeting(of_one: &Kernel, gamma: usize, together: Together) -> Kernel {
         skips_null: false,
         requests_elements: None,
         reports_elements: None,
+        reads_to_the_end: false,
+        in_parts: None,
     }
 }
 

@@ -10,13 +10,13 @@
 
 mod data;
 
-use super::Conv;
 use super::grid::{Grid, copy_row};
+use super::{Conv, report};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, Kernels, Tile, WIDE};
-use crate::kernels::gemm::pack::{RowPanels, slabs};
+use crate::kernels::gemm::pack::{RowPanels, longest_slab, pack_panel, slabs};
 use crate::kernels::layout::copy_matrix;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use std::ops::Range;
@@ -25,10 +25,14 @@ use std::ops::Range;
 const ROUND_BYTES: usize = 4 << 20;
 /// Positions of the output whose sums stay in the second-level cache.
 const CHUNK: usize = 640;
+/// Bytes of filters that stay in the second-level cache beside the image.
+const CACHED_BYTES: usize = 256 << 10;
 /// Positions that are summed up at once for gradients of filters.
 const TERMS: usize = 256;
 /// Minimum number of tasks.
 const TASKS: usize = 8;
+/// Filters that this many tasks read are packed once; by fewer, each packs those that it reads.
+const READERS: usize = 4;
 
 /// A convolution on grids.
 pub struct Direct<'a, T: 'static> {
@@ -41,6 +45,54 @@ pub struct Direct<'a, T: 'static> {
     image: usize,
     /// Images and groups that are laid out at once.
     round: usize,
+}
+
+/// How the outputs of a round are cut into tasks.
+struct Cut {
+    /// Rows of cells of a chunk.
+    rows: usize,
+    /// Chunks of an image.
+    chunks: usize,
+    /// Parts of the filters.
+    parts: usize,
+    /// Whether all filters are packed beforehand.
+    packs_once: bool,
+}
+
+/// The filters of a task.
+struct Weights<T> {
+    panels: RowPanels,
+    /// Of the panels.
+    part: Range<usize>,
+    /// The first weight of the first filter of the group.
+    from: *const T,
+    /// Packed slab by slab, or row-major.
+    packed: bool,
+}
+
+impl<T: Real> Weights<T> {
+    fn filters(&self) -> Range<usize> {
+        self.panels.at(self.part.start).start..self.panels.at(self.part.end - 1).end
+    }
+
+    /// A packed panel of a slab, which may be put into `own`.
+    ///
+    /// # Safety
+    /// The filters have `depth` weights, and `own` has room for a panel if they are not packed.
+    #[inline]
+    unsafe fn panel(&self, i: usize, slab: &Range<usize>, depth: usize, own: *mut T) -> *const T {
+        let rows = self.panels.at(i);
+        // SAFETY: promised by the caller.
+        unsafe {
+            if self.packed {
+                let filters = self.panels.at(self.panels.count() - 1).end;
+                return self.from.add(slab.start * filters + rows.start * slab.len());
+            }
+            let from = self.from.add(rows.start * depth + slab.start).cast_mut();
+            pack_panel((rows.len(), slab.len()), Mat::rows(from, depth), own);
+        }
+        own.cast_const()
+    }
 }
 
 impl<'a, T: Real> Direct<'a, T> {
@@ -84,6 +136,13 @@ impl<'a, T: Real> Direct<'a, T> {
         (h < out_h).then(|| (d * out_h + h) * out_w)
     }
 
+    /// The elements of a plane of the output that `rows` of cells hold.
+    fn positions(&self, rows: Range<usize>) -> Range<usize> {
+        let mut held = rows.filter_map(|row| self.output_row(row));
+        let Some(first) = held.next() else { return 0..0 };
+        first..held.next_back().unwrap_or(first) + self.conv.output[2]
+    }
+
     /// Lays the images of a round out. Cells outside of images are written in the first round only.
     ///
     /// # Safety
@@ -110,128 +169,192 @@ impl<'a, T: Real> Direct<'a, T> {
         });
     }
 
-    /// `y = conv(x, w) + b`.
+    /// `y = conv(x, w) + b`, of which `done` is called with what is finished.
     ///
     /// # Safety
     /// As [`super::forward`].
-    pub unsafe fn forward(&self, x: *const T, w: *const T, bias: Option<*const T>, y: *mut T) {
+    pub unsafe fn forward(
+        &self,
+        x: *const T,
+        w: *const T,
+        bias: Option<*const T>,
+        y: *mut T,
+        done: Option<OnElements<'_>>,
+    ) {
         let (depth, filters) = (self.conv.depth(), self.conv.out_c);
         let panels = RowPanels::new(filters, self.kernels);
         let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
         let bias = Shared(bias.unwrap_or(std::ptr::null()).cast_mut());
-        let weights = self.conv.groups * filters * depth;
-        let rows = self.chunk_rows();
-        let chunks = self.cell_rows().div_ceil(rows);
+        let cut = self.cut(panels.count());
+        let weights = if cut.packs_once { self.conv.groups * filters * depth } else { 0 };
         with_scratch(weights + self.round * self.image, |scratch: &mut [T]| {
             let (packed, images) = scratch.split_at_mut(weights);
             let (packed, images) = (Shared(packed.as_mut_ptr()), Shared(images.as_mut_ptr()));
-            parallel_for(self.conv.groups, 1, |groups| {
-                for at in groups.map(|g| g * filters * depth) {
-                    for slab in slabs::<T>(depth) {
-                        // SAFETY: promised by the caller; groups and slabs are apart.
-                        unsafe {
-                            let from = Mat::rows(w.at(at + slab.start), depth);
-                            let to = packed.at(at + slab.start * filters);
-                            panels.pack(0..panels.count(), from, slab.len(), to);
-                        }
-                    }
-                }
-            });
+            if cut.packs_once {
+                // SAFETY: promised by the caller.
+                unsafe { self.pack(panels, w, packed) };
+            }
             for round in self.rounds() {
                 // SAFETY: promised by the caller.
                 unsafe { self.spread(x, round.clone(), images, round.start == 0) };
-                parallel_for(round.len() * chunks, 1, |tasks| {
+                parallel_for(round.len() * cut.chunks * cut.parts, 1, |tasks| {
                     for task in tasks {
-                        let (image, first) = (task / chunks, task % chunks * rows);
+                        let (chunk, part) = (task / cut.parts, task % cut.parts);
+                        let (image, first) = (chunk / cut.chunks, chunk % cut.chunks * cut.rows);
                         let at = round.start + image;
                         let group = at % self.conv.groups;
-                        let rows = first..(first + rows).min(self.cell_rows());
+                        let rows = first..(first + cut.rows).min(self.cell_rows());
+                        let part = panels.count() * part / cut.parts
+                            ..panels.count() * (part + 1) / cut.parts;
                         // SAFETY: promised by the caller; chunks of outputs are apart.
-                        unsafe {
+                        let written = unsafe {
                             let bias = bias.ptr().cast_const();
                             let bias =
                                 if bias.is_null() { bias } else { bias.add(group * filters) };
-                            let weights = packed.at(group * filters * depth).cast_const();
+                            let from = if cut.packs_once { packed } else { w };
+                            let from = from.at(group * filters * depth).cast_const();
+                            let weights = Weights { panels, part, from, packed: cut.packs_once };
                             let image = images.at(image * self.image).cast_const();
                             let y = y.at(at * filters * self.conv.out_size());
-                            self.chunk((panels, weights), (image, rows), bias, y);
-                        }
+                            self.chunk(&weights, (image, rows.clone()), bias, y)
+                        };
+                        let planes = at * filters + written.start..at * filters + written.end;
+                        report(done, planes, self.conv.out_size(), self.positions(rows));
                     }
                 });
             }
         });
     }
 
-    /// Rows of cells of a task: as many as fill whole registers best.
-    fn chunk_rows(&self) -> usize {
-        let (width, count) = (self.grid.cells[2], self.cell_rows());
+    /// Packs all filters, slab by slab in every group.
+    ///
+    /// # Safety
+    /// `w` is as in [`super::forward`], `to` has as much room.
+    unsafe fn pack(&self, panels: RowPanels, w: Shared<T>, to: Shared<T>) {
+        let (depth, filters) = (self.conv.depth(), self.conv.out_c);
+        let grain = (1usize << 15).div_ceil(depth * self.kernels.rows);
+        parallel_for(self.conv.groups * panels.count(), grain, |some| {
+            for (group, panel) in some.map(|i| (i / panels.count(), i % panels.count())) {
+                let at = group * filters * depth;
+                for slab in slabs::<T>(depth) {
+                    // SAFETY: promised by the caller; panels are apart.
+                    unsafe {
+                        let from = Mat::rows(w.at(at + slab.start), depth);
+                        let to = to.at(at + slab.start * filters);
+                        panels.pack(panel..panel + 1, from, slab.len(), to);
+                    }
+                }
+            }
+        });
+    }
+
+    /// How the outputs of a round are cut into tasks: chunks of rows of cells, and where these are
+    /// few, parts of the filters. (Short chunks instead would read all filters again for each.)
+    fn cut(&self, panels: usize) -> Cut {
         let tasks = TASKS.div_ceil(self.round);
-        let most = (CHUNK / width).clamp(1, count.div_ceil(tasks).max(1));
+        let rows = self.chunk_rows(tasks.div_ceil(panels));
+        let chunks = self.cell_rows().div_ceil(rows);
+        let parts = tasks.div_ceil(chunks).min(panels);
+        let packs_once = self.conv.batch * chunks >= READERS;
+        Cut { rows, chunks, parts, packs_once }
+    }
+
+    /// Rows of cells of a task: as many as fill whole tiles best, with which there are at least
+    /// this many chunks, if there are as many rows.
+    fn chunk_rows(&self, chunks: usize) -> usize {
+        let (width, count) = (self.grid.cells[2], self.cell_rows());
+        let most = (CHUNK / width).clamp(1, count.div_ceil(chunks).max(1));
         let junk = width - self.conv.output[2];
-        // Positions calculated per row; on a tie, the larger chunk.
+        // In quarters of a register's time in a whole tile: a single one takes five, and filters
+        // that leave the second-level cache about six. On a tie, the larger chunk.
+        let weights = self.conv.out_c * self.conv.depth() * size_of::<T>();
+        let reading = if weights > CACHED_BYTES { 6 } else { 0 };
         let cost = |rows: usize| {
-            let calculated = (rows * width - junk).next_multiple_of(self.kernels.lanes);
-            calculated * count.div_ceil(rows)
+            let registers = (rows * width - junk).div_ceil(self.kernels.lanes);
+            (4 * registers + registers % WIDE + reading) * count.div_ceil(rows)
         };
         (1..=most).rev().min_by_key(|&rows| cost(rows)).unwrap_or(1)
     }
 
-    /// The outputs in some rows of cells.
+    /// The outputs of a part of the filters in some rows of cells. Returns these filters.
     ///
     /// # Safety
-    /// The weights are packed slab by slab, `image` is laid out, and these rows of `y` are the
-    /// caller's.
+    /// The weights are those of `image`, which is laid out, and these rows of `y` are the caller's.
     unsafe fn chunk(
         &self,
-        (panels, weights): (RowPanels, *const T),
+        weights: &Weights<T>,
         (image, rows): (*const T, Range<usize>),
         bias: *const T,
         y: *mut T,
-    ) {
-        let (kernels, width, out_w) = (self.kernels, self.grid.cells[2], self.conv.output[2]);
-        let (filters, lanes) = (self.conv.out_c, self.kernels.lanes);
-        let registers = (rows.len() * width - (width - out_w)).div_ceil(lanes);
-        let room = registers * lanes;
-        with_scratch(filters * room, |sums: &mut [T]| {
+    ) -> Range<usize> {
+        let (width, out_w) = (self.grid.cells[2], self.conv.output[2]);
+        let registers = (rows.len() * width - (width - out_w)).div_ceil(self.kernels.lanes);
+        let (filters, room) = (weights.filters(), registers * self.kernels.lanes);
+        with_scratch(filters.len() * room, |sums: &mut [T]| {
             let sums = sums.as_mut_ptr();
-            for slab in slabs::<T>(self.conv.depth()) {
-                for i in 0..panels.count() {
-                    let filters_here = panels.at(i);
+            // SAFETY: promised by the caller.
+            unsafe {
+                let image = image.add(rows.start * width);
+                self.sum_up(weights, (image, registers), bias, sums);
+            }
+            for (i, row) in rows.enumerate() {
+                let Some(at) = self.output_row(row) else { continue };
+                for (k, f) in filters.clone().enumerate() {
+                    // SAFETY: as above.
+                    unsafe {
+                        let to = y.add(f * self.conv.out_size() + at);
+                        copy_row(sums.add(k * room + i * width).cast_const(), to, out_w);
+                    }
+                }
+            }
+        });
+        filters
+    }
+
+    /// The sums of a part of the filters in some registers of positions, one row a filter.
+    ///
+    /// # Safety
+    /// As [`Direct::chunk`], from where `image` points to; `sums` has room for them.
+    unsafe fn sum_up(
+        &self,
+        weights: &Weights<T>,
+        (image, registers): (*const T, usize),
+        bias: *const T,
+        sums: *mut T,
+    ) {
+        let (kernels, depth, lanes) = (self.kernels, self.conv.depth(), self.kernels.lanes);
+        let (first, room) = (weights.filters().start, registers * self.kernels.lanes);
+        let own = if weights.packed { 0 } else { kernels.rows * longest_slab::<T>(depth) };
+        with_scratch(own, |own: &mut [T]| {
+            for slab in slabs::<T>(depth) {
+                for i in weights.part.clone() {
+                    let rows = weights.panels.at(i);
+                    // SAFETY: promised by the caller; the room holds a panel.
+                    let a = unsafe { weights.panel(i, &slab, depth, own.as_mut_ptr()) };
                     for register in (0..registers).step_by(WIDE) {
                         let wide = WIDE.min(registers - register);
-                        let run = kernels.get(filters_here.len(), wide, Access::TermsByOffset);
+                        let run = kernels.get(rows.len(), wide, Access::TermsByOffset);
                         // SAFETY: promised by the caller; a stretch ends in the room of the image.
                         unsafe {
                             run(&Tile {
                                 k: slab.len(),
-                                a: weights
-                                    .add(slab.start * filters + filters_here.start * slab.len()),
-                                a_step: filters_here.len(),
-                                b: image.add(rows.start * width + register * lanes),
+                                a,
+                                a_step: rows.len(),
+                                b: image.add(register * lanes),
                                 b_step: 0,
                                 b_next: lanes,
                                 offsets: self.offsets[slab.clone()].as_ptr(),
-                                c: sums.add(filters_here.start * room + register * lanes),
+                                c: sums.add((rows.start - first) * room + register * lanes),
                                 c_step: room,
                                 c_next: lanes,
                                 add: slab.start > 0,
                                 bias: if bias.is_null() || slab.start > 0 {
                                     std::ptr::null()
                                 } else {
-                                    bias.add(filters_here.start)
+                                    bias.add(rows.start)
                                 },
                             });
                         }
-                    }
-                }
-            }
-            for (i, row) in rows.enumerate() {
-                let Some(at) = self.output_row(row) else { continue };
-                for f in 0..filters {
-                    // SAFETY: as above.
-                    unsafe {
-                        let to = y.add(f * self.conv.out_size() + at);
-                        copy_row(sums.add(f * room + i * width).cast_const(), to, out_w);
                     }
                 }
             }

@@ -3,11 +3,12 @@
 use super::tiles::Room;
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS, REACH, padded};
+use crate::kernels::conv::report;
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
 use crate::kernels::layout::copy_matrix;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use std::ops::Range;
@@ -48,7 +49,8 @@ impl FilterRoom {
     }
 }
 
-/// `y = conv(x, w) + b`; the extents are those of [`super::super::forward`].
+/// `y = conv(x, w) + b`, of which `done` is called with what is finished; the extents are those of
+/// [`super::super::forward`].
 ///
 /// # Safety
 /// As there.
@@ -58,6 +60,7 @@ pub unsafe fn forward<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     let depth = geometry.in_c * geometry.taps();
     // SAFETY: promised by the caller.
@@ -66,7 +69,7 @@ pub unsafe fn forward<T: Real>(
             geometry,
             x,
             bias,
-            y,
+            (y, done),
             |first, lanes, to| {
                 let from =
                     Mat { ptr: w.cast_mut().add(first * depth), row: 1, col: depth as isize };
@@ -90,7 +93,7 @@ pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *cons
             &geometry.transposed(),
             dy,
             None,
-            dx,
+            (dx, None),
             |first, lanes, to| {
                 for o in 0..outputs {
                     let from = w.cast_mut().add(o * depth + first * taps);
@@ -112,7 +115,7 @@ unsafe fn apply<T: Real>(
     geometry: &Geometry,
     x: *const T,
     bias: Option<*const T>,
-    y: *mut T,
+    (y, done): (*mut T, Option<OnElements<'_>>),
     gather: impl Fn(usize, usize, *mut T),
     turned: bool,
 ) {
@@ -144,7 +147,7 @@ unsafe fn apply<T: Real>(
                 // SAFETY: promised by the caller; tasks write apart.
                 unsafe {
                     let right = (filters.ptr().cast_const(), room);
-                    run_task(geometry, (rows, groups), x.ptr(), right, bias, y.ptr());
+                    run_task(geometry, (rows, groups), x.ptr(), right, bias, (y.ptr(), done));
                 }
             }
         });
@@ -214,7 +217,7 @@ unsafe fn run_task<T: Real>(
     x: *const T,
     (filters, filter_room): (*const T, FilterRoom),
     bias: Option<*const T>,
-    y: *mut T,
+    (y, done): (*mut T, Option<OnElements<'_>>),
 ) {
     let across = geometry.tile_columns();
     let tiles = rows.len() * across;
@@ -256,7 +259,10 @@ unsafe fn run_task<T: Real>(
                     for (image, band, tile) in geometry.bands(rows.clone()) {
                         let to = y.add((image * geometry.out_c + first) * out_size);
                         let from = (sums.add(tile * LANES).cast_const(), sum_room.point());
-                        output.restore(from, band, transforms.output, (to, channels));
+                        output.restore(from, band.clone(), transforms.output, (to, channels));
+                        let first = image * geometry.out_c + first;
+                        let columns = output.positions(band);
+                        report(done, first..first + channels, out_size, columns);
                     }
                 }
             }

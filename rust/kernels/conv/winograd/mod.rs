@@ -25,6 +25,7 @@ pub mod transforms;
 mod weight;
 
 use super::Conv;
+use crate::kernels::parallel::OnElements;
 use crate::kernels::real::Real;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -203,12 +204,13 @@ pub unsafe fn forward<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     // SAFETY: promised by the caller.
     unsafe {
         match &geometry.phases {
-            Some(phases) => strided::forward((geometry, phases), x, w, bias, y),
-            None => forward::forward(geometry, x, w, bias, y),
+            Some(phases) => strided::forward((geometry, phases), x, w, bias, y, done),
+            None => forward::forward(geometry, x, w, bias, y, done),
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use super::{Geometry, forward as whole, weight};
 use crate::kernels::conv::Conv;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use std::ops::Range;
@@ -226,6 +226,7 @@ pub unsafe fn forward<T: Real>(
     w: *const T,
     bias: Option<*const T>,
     y: *mut T,
+    done: Option<OnElements<'_>>,
 ) {
     let ([image, output, filters], plane) = (geometry.sizes(), phases.input[0] * phases.input[1]);
     with_scratch(filters + geometry.round::<T>() * image, |scratch: &mut [T]| {
@@ -237,7 +238,13 @@ pub unsafe fn forward<T: Real>(
                 let planes = phases.channels * plane;
                 let (count, to) = (round.batch * phases.channels, images.as_mut_ptr());
                 phases.split_planes(count, x.add(first * planes), to);
-                whole::forward(&round, to, filters.as_ptr(), bias, y.add(first * output));
+                let (y, filters) = (y.add(first * output), filters.as_ptr());
+                let moved = |e: Range<usize>| {
+                    if let Some(done) = done {
+                        done(e.start + first * output..e.end + first * output);
+                    }
+                };
+                whole::forward(&round, to, filters, bias, y, done.and(Some(&moved)));
             }
         }
     });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fork_join::tests::in_team;
-use crate::kernels::conv::tests::{naive, with_output};
+use crate::kernels::conv::tests::{naive, negated, with_output};
 use crate::kernels::naive::{close, noise};
 use crate::kernels::real::Real;
 use proptest::prelude::*;
@@ -47,7 +47,9 @@ fn transformed<T: Real>(conv: &Conv, x: &[T], w: &[T], dy: &[T]) -> [Vec<T>; 3] 
     let [mut y, mut dx, mut dw] = [dy, x, w].map(|like| vec![T::of(9.0); like.len()]);
     // SAFETY: the buffers have the extents of the convolution.
     unsafe {
-        forward(&geometry, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr());
+        negated(y.as_mut_ptr(), y.len(), |done| {
+            forward(&geometry, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), Some(done));
+        });
         backward_data(&geometry, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
         backward_weight(&geometry, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
     }
@@ -90,7 +92,9 @@ fn a_bias_is_added_to_every_output() {
     let bias = noise(conv.out_c, 6);
     let (geometry, mut y) = (Geometry::of(&conv).unwrap(), dy.clone());
     // SAFETY: the buffers have the extents of the convolution.
-    unsafe { forward(&geometry, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr()) };
+    unsafe {
+        forward(&geometry, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr(), None);
+    }
     let [mut want, ..] = naive(&conv, &x, &w, &dy);
     for (i, y) in want.iter_mut().enumerate() {
         *y += bias[i / conv.out_size() % conv.out_c];

@@ -139,6 +139,12 @@ impl Cut {
         }
     }
 
+    /// The elements of a plane that [`Cut::restore`] writes for `rows`.
+    pub fn positions(&self, rows: Range<usize>) -> Range<usize> {
+        let (lines, _) = self.inside(0, rows.start * self.step, self.reach(rows.len()));
+        lines.start * self.planes[1]..lines.end * self.planes[1]
+    }
+
     /// Transforms sums back to the outputs of `rows` of one image and block of channels; the
     /// inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
     ///
