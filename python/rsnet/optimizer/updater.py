@@ -61,7 +61,8 @@ class Updater:
             name = optimizer.idx2name.get(index, index) if param is None else param.name
             raise ValueError(
                 f"invalid loaded state of parameter '{name}': expected {own}, as "
-                f"{type(optimizer).__name__} makes, got {found}: it may be of another optimizer"
+                f"{type(optimizer).__name__} makes, got {found}: it may be of another "
+                "optimizer, or of one with other arguments"
             )
 
     def sync_state_context(self, state: Any, context: Any) -> Any:
