@@ -193,6 +193,35 @@ def test_gradients_are_summed_by_hand_and_then_applied():
     trainer.update(1)
 
 
+# Nadam has one schedule of momentum for all updates, LBSGD the rate of the update before.
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamax", "ftml", "lamb", "rmsprop"])
+@pytest.mark.parametrize("store", ["local", None])
+def test_each_device_counts_its_own_updates(tmp_path, name, store):
+    """Two devices with the same data go the way of one, also from a file of states."""
+    weights = []
+    for devices in ([mx.cpu(0)], [mx.cpu(0), mx.cpu(1)]):
+        net = small(devices)
+        net.weight.set_data(nd.array([[1, 2, 3], [4, 5, 6]]))
+        summed = len(devices) if store else 1
+        for part in range(2):
+            options = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(1, 0.9, base_lr=0.1)}
+            trainer = gluon.Trainer(
+                net.collect_params(), name, {"learning_rate": 0.1, **options}, store,
+                update_on_kvstore=False if store else None,
+            )  # fmt: skip
+            if part:
+                trainer.load_states(str(tmp_path / "states"))
+            for _ in range(3):
+                with autograd.record():
+                    losses = [(net(nd.ones((2, 3), ctx=ctx)) ** 2).sum() for ctx in devices]
+                autograd.backward(losses)
+                trainer.step(2 * summed)
+            trainer.save_states(str(tmp_path / "states"))
+        weights += [data.asnumpy() for data in net.weight.list_data()]
+    for weight in weights[1:]:
+        np.testing.assert_allclose(weight, weights[0], rtol=1e-5)
+
+
 def test_gradients_are_added_up_over_batches():
     net = small()
     net.collect_params().setattr("grad_req", "add")

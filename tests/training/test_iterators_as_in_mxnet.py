@@ -148,7 +148,7 @@ def test_no_batch_before_the_first():
 @pytest.mark.parametrize(
     ("source", "error", "text"),
     [
-        ("abc", TypeError, "invalid data of type 'str': expected an NDArray"),
+        ("abc", TypeError, "invalid data 'abc': expected an NDArray"),
         (np.float32(3), TypeError, "expected an array of rows"),
         ([1, 2], TypeError, "_0_data"),
         ([], ValueError, "no data"),

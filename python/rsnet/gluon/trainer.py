@@ -10,7 +10,7 @@ from .._pytorch_names import HINTS
 from ..base import MXNetError, add_foreign_names, shown
 from ..context import Context
 from ..module.updates import choose_store
-from ..optimizer.base import load_states
+from ..optimizer.updater import load_states
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 

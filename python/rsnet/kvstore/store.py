@@ -12,7 +12,7 @@ from .. import optimizer as opt
 from ..base import MXNetError, shown
 from ..context import cpu
 from ..ndarray import NDArray
-from ..optimizer.base import load_states
+from ..optimizer.updater import load_states
 from .base import KVStoreBase
 from .compression import TwoBitCompression, create_compression
 

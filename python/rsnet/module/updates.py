@@ -13,7 +13,7 @@ from ..base import shown
 from ..kvstore import KVStoreBase
 from ..kvstore.store import maker
 from ..ndarray import NDArray
-from ..optimizer.base import load_states
+from ..optimizer.updater import load_states
 
 __all__ = [
     "GradientUpdate",

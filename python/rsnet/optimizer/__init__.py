@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .._mxnet_names import module_getattr
 from . import contrib
-from .base import Optimizer, Updater, create, get_updater, register
+from .base import Optimizer, create, register
 from .large_batch import LAMB, LARS, LBSGD
 from .rules import (
     DCASGD,
@@ -30,6 +30,7 @@ from .rules import (
     Test,
     ccSGD,
 )
+from .updater import Updater, get_updater
 
 __all__ = [
     "Optimizer",

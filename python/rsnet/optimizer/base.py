@@ -1,10 +1,8 @@
-"""The class of optimizers, and what calls one for every parameter."""
+"""The class of optimizers."""
 
 from __future__ import annotations
 
 import inspect
-import os
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +14,6 @@ from .._warnings import warn
 from ..base import shown
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
-from .states import loads
 
 _REGISTRY: dict[str, type[Optimizer]] = {}
 
@@ -155,15 +152,19 @@ class Optimizer:
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
-        self._index_update_count: dict[int, int] = {}
+        # Updates of each index so far: for each device, and for the one whose turn it is.
+        self._all_index_update_counts: dict[int, dict[int, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
         self.lr_mult: dict[Any, float] = {}
         self.wd_mult: dict[Any, float] = {}
         self.set_lr_mult({})
         self.set_wd_mult({})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # MXNet's pickles have neither.
-        vars(self).update({"param_dict": {}, "sym_info": ()} | state)
+        # MXNet's pickles lack the first two, those of old versions the last.
+        counts = {0: state["_index_update_count"]}
+        missing = {"param_dict": {}, "sym_info": (), "_all_index_update_counts": counts}
+        vars(self).update(missing | state)
 
     def _check_number(self, name: str, value: Any) -> None:
         # Not a text of one either: it would fail only in the first update.
@@ -247,6 +248,12 @@ class Optimizer:
 
     def _get_wds(self, indices: Sequence[int]) -> list[float]:
         return [self._get_wd(index) for index in indices]
+
+    def count_on(self, device_id: int) -> None:
+        """Counts updates of this device from now on: a parameter has one index on all devices."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    _set_current_context = count_on  # MXNet's name
 
     def _update_count(self, index: int | list[int] | tuple[int, ...]) -> int:
         if isinstance(index, (list, tuple)):  # what is updated in one call
@@ -366,134 +373,3 @@ def push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> 
                 elements = 0
     finally:
         engine.set_bulk_size(before)
-
-
-def _form(state: Any) -> str:
-    """What a state consists of, in words."""
-    if isinstance(state, NDArray):
-        return f"an array {state.shape}"
-    if isinstance(state, tuple):
-        return f"({', '.join(map(_form, state))})"
-    return "None" if state is None else f"a {type(state).__name__}"
-
-
-class Updater:
-    """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index.
-
-    With lists in place of the three it is one step of all these parameters: the engine gets few
-    operations for it. An optimizer whose `aggregate_num` is greater than 0 gets those of one device
-    and dtype together.
-    """
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
-        self.states: dict[Any, Any] = {}
-        # Whether a state is known to be on the device of its weight: those of a file may not be.
-        self.states_synced: dict[Any, bool] = {}
-
-    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
-        if isinstance(index, (list, tuple)):
-            self._update_all(list(index), list(grad), list(weight))
-            return
-        state = self._state(index, weight)
-        self.optimizer.update_multi_precision(index, weight, grad, state)
-
-    def _state(self, index: Any, weight: NDArray) -> Any:
-        if index not in self.states:
-            self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
-        elif not self.states_synced.get(index, True):
-            self._check_loaded(index, weight)
-            self.states[index] = self.sync_state_context(self.states[index], weight.context)
-        self.states_synced[index] = True
-        return self.states[index]
-
-    def _check_loaded(self, index: Any, weight: NDArray) -> None:
-        """Raises a ValueError where a loaded state is not one that the optimizer makes."""
-        optimizer = self.optimizer
-        own = _form(optimizer.create_state_multi_precision(index, weight))
-        found = _form(self.states[index])
-        if found != own:
-            param = optimizer.param_dict.get(index)
-            name = optimizer.idx2name.get(index, index) if param is None else param.name
-            raise ValueError(
-                f"invalid loaded state of parameter '{name}': expected {own}, as "
-                f"{type(optimizer).__name__} makes, got {found}: it may be of another optimizer"
-            )
-
-    def sync_state_context(self, state: Any, context: Any) -> Any:
-        """The state with its arrays on `context`; those that are there already are not copied."""
-        if isinstance(state, NDArray):
-            return state.as_in_context(context)
-        if isinstance(state, (tuple, list)):
-            return type(state)(self.sync_state_context(part, context) for part in state)
-        return state
-
-    def _update_all(self, indices: list[Any], grads: list[NDArray], weights: list[NDArray]) -> None:
-        together = self.optimizer.aggregate_num
-        if not together:
-            push_together(weights, lambda at: self(indices[at], grads[at], weights[at]))
-            return
-        groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
-        for index, grad, weight in zip(indices, grads, weights, strict=True):
-            kind = (weight.context, weight.dtype)
-            step = (index, weight, grad, self._state(index, weight))
-            groups.setdefault(kind, []).append(step)
-        for steps in groups.values():
-            for start in range(0, len(steps), together):
-                some = zip(*steps[start : start + together], strict=True)
-                self.optimizer.update_many(*map(list, some))
-
-    def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """The states, with the optimizer if asked for, as bytes for `set_states`."""
-        return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
-
-    def set_states(self, states: bytes) -> None:
-        """Takes over what `get_states` gave, here or in MXNet. Unpickles: only for bytes from a
-        source you trust.
-        """
-        try:
-            loaded = loads(states)
-        except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
-            raise ValueError(
-                f"invalid states: expected what get_states of an Updater gave: {error}"
-            ) from error
-        found, *optimizer = loaded if isinstance(loaded, tuple) else (loaded,)
-        if not isinstance(found, dict) or len(optimizer) > 1:
-            got = type(loaded).__name__
-            raise ValueError(
-                f"invalid states of type '{got}': expected what get_states of an Updater gave"
-            )
-        self.states = found
-        if optimizer:
-            self.optimizer = optimizer[0]
-        self.states_synced = dict.fromkeys(self.states, False)
-
-
-def load_states(updater: Any, fname: Any) -> None:
-    """Lets an updater take over the states of a file.
-
-    Raises
-    ------
-    ValueError
-        The file has something else.
-    """
-    with open(os.fspath(fname), "rb") as file:
-        states = file.read()
-    try:
-        updater.set_states(states)
-    except ValueError as error:
-        raise ValueError(f"file '{fname}': {error}") from error
-
-
-def get_updater(optimizer: Optimizer) -> Updater:
-    """The update function of a training loop.
-
-    Example
-    -------
-    >>> updater = get_updater(SGD(learning_rate=0.5))
-    >>> weight = nd.array([1.0, 2.0])
-    >>> updater(0, nd.array([2.0, 2.0]), weight)
-    >>> weight.asnumpy().tolist()
-    [0.0, 1.0]
-    """
-    return Updater(optimizer)
