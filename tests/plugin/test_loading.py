@@ -153,6 +153,26 @@ def test_initialisers_that_exit_are_errors(status):
         mx.load_library(compiled_text(text))
 
 
+@pytest.mark.parametrize(
+    ("fault", "signal"),
+    [("*(volatile int *)8 = 1", 11), ("abort()", 6), ("op.name = (const char *)8", 11)],
+    ids=["a wild address", "abort", "a wild address for the host"],
+)
+def test_registrations_that_crash_are_errors(fault, signal):
+    text = f"""
+    #include <rsnet/plugin.h>
+    #include <stdlib.h>
+    extern "C" const uint32_t rsnet_plugin_abi = RSNET_ABI;
+    rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry) {{
+      rsnet_op op = {{sizeof op}};
+      {fault};
+      return host->register_op(registry, &op);
+    }}
+    """
+    with pytest.raises(mx.MXNetError, match=f"ended the process that tried.*signal {signal}"):
+        mx.load_library(compiled_text(text))
+
+
 def test_bits_of_the_table_of_symbols(tmp_path):
     """Damage that is met when a symbol is looked up is refused, or does no harm."""
     code = f"""

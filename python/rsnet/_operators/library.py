@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from ..base import MXNetError
 from ..sbp import CheckedInference, SbpContext, parse_rule
@@ -85,34 +87,43 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     return names
 
 
-#: The program of a trial. An error of the system's loader is left to the load that follows.
+#: The program of a trial: ctypes opens the library, so that an exception of an initialiser ends
+#: the process with its text, and then the core alone loads it. Errors are left to the load that
+#: follows; only the end of this process counts.
 _TRIAL = """
-import ctypes, os, sys
+import ctypes, importlib.util, os, sys
+path, core, packages = sys.argv[1:]
+sys.path.append(packages)
+sys.modules["rsnet"] = None
 try:
-    library = ctypes.CDLL(sys.argv[1])
-    for name in ("rsnet_plugin_abi", "rsnet_plugin_register", "rsnet_plugin_guard"):
-        hasattr(library, name)
-except OSError:
+    opened = ctypes.CDLL(path)
+    spec = importlib.util.spec_from_file_location("rsnet._core", core)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.load_library(path, False, lambda path: None, lambda name: None)
+except BaseException:
     pass
 os.write(1, b"rsnet: tried")
 """
 
 
 def _try_elsewhere(path: os.PathLike[str]) -> None:
-    """Opens a library in another process first, and looks for its symbols: what its initialisers do
-    wrong, or damage that the system's loader does not notice, ends that process and not this one.
+    """Loads a library in another process first: what its initialisers or its registration do wrong,
+    or damage that the system's loader does not notice, ends that process and not this one.
     """
     interpreter = sys.executable or ""
     if not os.path.basename(interpreter).startswith("python"):
         return  # rsnet is embedded in a program that may not run code from its command line
-    call = [interpreter, "-I", "-S", "-c", _TRIAL, os.fspath(path)]
+    packages = os.path.dirname(os.path.dirname(np.__file__))
+    trial = [_TRIAL, os.fspath(path), str(_core.__file__), packages]
+    call = [interpreter, "-I", "-S", "-c", *trial]
     done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode or b"rsnet: tried" not in done.stdout:
         status = done.returncode
         ended = f"status {status}" if status >= 0 else f"signal {-status}"
         said = done.stderr.decode(errors="replace").strip() or ended
         raise MXNetError(
-            f"cannot load '{os.fspath(path)}': opening it ended the process that tried: {said}"
+            f"cannot load '{os.fspath(path)}': loading it ended the process that tried: {said}"
         )
 
 

@@ -81,7 +81,7 @@ class InferenceMethods:
             raise
         if complete:
             return arguments, outputs, aux
-        self._warn_unknown(arguments)
+        self._warn_unknown(arguments, aux)
         return None, None, None
 
     def infer_shape_partial(
@@ -104,10 +104,11 @@ class InferenceMethods:
         show = from_core_shape
         return [*map(show, arguments)], [*map(show, outputs)], [*map(show, aux)], complete
 
-    def _warn_unknown(self, arg_shapes: list[Any]) -> None:
+    def _warn_unknown(self, arg_shapes: list[Any], aux_shapes: list[Any]) -> None:
+        names = self._handle.list_arguments() + self._handle.list_auxiliary_states()
         unknown = [
             f"{name}: {shape}"
-            for name, shape in zip(self._handle.list_arguments(), arg_shapes, strict=True)
+            for name, shape in zip(names, arg_shapes + aux_shapes, strict=True)
             if to_core_shape(shape) is None or -1 in to_core_shape(shape)  # type: ignore[operator]
         ]
         shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
