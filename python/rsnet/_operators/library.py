@@ -88,8 +88,9 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
 
 
 #: The program of a trial: ctypes opens the library, so that an exception of an initialiser ends
-#: the process with its text, and then the core alone loads it. Errors are left to the load that
-#: follows; only the end of this process counts.
+#: the process with its text, and looks for its symbols while little memory is mapped that a damaged
+#: table could point to; then the core alone loads it. Errors are left to the load that follows;
+#: only the end of this process counts.
 _TRIAL = """
 import ctypes, importlib.util, os, sys
 path, core, packages = sys.argv[1:]
@@ -97,6 +98,8 @@ sys.path.append(packages)
 sys.modules["rsnet"] = None
 try:
     opened = ctypes.CDLL(path)
+    for name in ("rsnet_plugin_abi", "rsnet_plugin_register", "rsnet_plugin_guard"):
+        hasattr(opened, name)
     spec = importlib.util.spec_from_file_location("rsnet._core", core)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
