@@ -55,6 +55,7 @@ pub(in crate::graph) fn infer_forward(
             types[id] = Some(*dtype);
         }
     }
+    refuse_shaped_by_numbers(graph)?;
     graph.infer_both(&mut shapes, &mut types)?;
     refuse_unknown(graph, &shapes)?;
     let known = types.iter().enumerate().map(|(id, t)| {
@@ -66,6 +67,17 @@ pub(in crate::graph) fn infer_forward(
     });
     let types = known.collect::<Result<_>>()?;
     Ok((shapes, types))
+}
+
+/// An error for an operator that cannot be planned.
+fn refuse_shaped_by_numbers(graph: &Graph) -> Result<()> {
+    let mut operators = graph.nodes.iter().filter_map(|node| Some((node.op.as_ref()?, node)));
+    if let Some((op, node)) = operators.find(|(op, _)| op.shaped_by_numbers) {
+        let text = "the shape of its output depends on the numbers of its inputs: expected no such \
+                    operator in a bound symbol; nd.CachedOp and hybridized blocks run it";
+        return Err(Error::not_implemented(text).at_node(&op.name, &node.name));
+    }
+    Ok(())
 }
 
 /// An error that lists the variables whose shapes are unknown.

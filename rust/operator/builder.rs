@@ -289,6 +289,12 @@ impl OpDef {
         self
     }
 
+    /// See [`OpDef::shaped_by_numbers`].
+    pub fn shaped_by_numbers(mut self) -> Self {
+        self.shaped_by_numbers = true;
+        self
+    }
+
     /// Missing inputs of a symbol are errors: no variables are made for them.
     pub fn no_auto_variables(mut self) -> Self {
         self.auto_variables = false;

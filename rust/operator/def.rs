@@ -153,6 +153,9 @@ pub struct OpDef {
     pub rerun_safe: bool,
     /// True if composing a symbol creates variables for missing inputs.
     pub auto_variables: bool,
+    /// True if the shape of an output depends on numbers of the inputs. The core knows what such an
+    /// operator is called and what it takes; Python calls it on arrays whose numbers are there.
+    pub shaped_by_numbers: bool,
     /// See [`OpDef::elementwise`].
     pub(super) is_elementwise: bool,
     /// See [`OpDef::pointwise`].
@@ -219,6 +222,7 @@ impl OpDef {
             expensive: false,
             rerun_safe: false,
             auto_variables: true,
+            shaped_by_numbers: false,
             is_elementwise: false,
             is_pointwise: false,
         }

@@ -7,6 +7,7 @@
 //! and for the interpreter is allowed, and the launches themselves need neither.
 
 use super::kernel::{Body, Call, DeviceMemory, Kernel, Match};
+use super::request::RandomKey;
 use crate::context::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -189,11 +190,11 @@ pub unsafe trait Argument: Copy {}
 
 macro_rules! arguments {
     ($($t:ty),*) => {$(
-        // SAFETY: numbers, addresses and `Axes` have one layout on both sides.
+        // SAFETY: numbers, addresses and structures have one layout on both sides.
         unsafe impl Argument for $t {}
     )*};
 }
-arguments!(*mut u8, *const u8, i32, i64, f32, f64, [u8; 8], Axes);
+arguments!(*mut u8, *const u8, i32, i64, f32, f64, [u8; 8], Axes, RandomKey);
 
 /// The arguments of a launch, in order.
 #[derive(Default)]

@@ -97,7 +97,9 @@ impl Resources {
 
 /// The key of one call's random numbers: element `i` of the call is the counter-based generator at
 /// counter `(i, stream)` under `seed`. Reserved at the push, so results depend on push order alone.
+/// Functions of a device take it as it is (`Key` of `random.cu`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct RandomKey {
     pub seed: u64,
     pub stream: u64,

@@ -16,7 +16,7 @@ use crate::shape::Shape;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 fn cores(symbols: Vec<PyRef<'_, PySymbol>>) -> Vec<Symbol> {
@@ -94,9 +94,12 @@ impl PySymbol {
             && pairs.all(|(a, b)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index)
     }
 
-    /// Returns true if a node, outside of subgraphs, is one of this operator.
-    fn holds(&self, op: &str) -> bool {
-        self.symbol.walk().iter().any(|node| node.op_name() == op)
+    /// The operators of nodes, outside of subgraphs, whose outputs have shapes that depend on
+    /// numbers.
+    fn shaped_by_numbers(&self) -> BTreeSet<String> {
+        let nodes = self.symbol.walk();
+        let ops = nodes.iter().filter_map(|node| node.op.as_ref());
+        ops.filter(|op| op.shaped_by_numbers).map(|op| op.name.clone()).collect()
     }
 
     #[staticmethod]

@@ -76,9 +76,8 @@ def test_arrays_like_others(name):
     [
         ("normal", ([0, 5, -2], [1, 0, 3])),
         ("gamma", ([0.5, 5, 2], [1, 2, 3])),
-        ("gamma", ([-1, 0, np.nan], [1, 2, 3])),
         ("exponential", ([0.5, 5, 2],)),
-        ("poisson", ([0.5, 50, np.inf],)),
+        ("poisson", ([0.5, 50, 0],)),
         ("negative_binomial", ([1, 5, 2], [0.1, 0.5, 1])),
         ("generalized_negative_binomial", ([1, 5, 2], [0.1, 0, 1])),
     ],
@@ -91,6 +90,23 @@ def test_parameters_in_arrays(name, parameters, dtype):
         return draw(*[nd.array(p, ctx, dtype) for p in parameters], shape=(40,)).asnumpy()
 
     assert_near(*both(call))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("normal", ([0, 0, 0], [1, -1, np.inf])),
+        ("gamma", ([1, -1, 1], [1, 2, 0])),
+        ("exponential", ([1, 0, np.nan],)),
+        ("poisson", ([1, -1, np.inf],)),
+        ("negative_binomial", ([1, 0, 1], [0.5, 0.5, 2])),
+        ("generalized_negative_binomial", ([1, -1, 1], [0, 0, -1])),
+    ],
+)
+def test_parameters_in_arrays_that_are_out_of_range_give_nan(name, parameters):
+    arrays = [nd.array(p, mx.gpu(0)) for p in parameters]
+    drawn = getattr(nd, f"sample_{name}")(*arrays, shape=(40,)).asnumpy()
+    assert np.isfinite(drawn[0]).all() and np.isnan(drawn[1:]).all()
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])

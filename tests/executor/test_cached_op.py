@@ -338,8 +338,17 @@ def test_a_graph_whose_shapes_depend_on_numbers_runs_operator_by_operator():
             chosen = np.array(mask, bool)
             np.testing.assert_allclose(y.asnumpy(), want[chosen], rtol=1e-6)
             np.testing.assert_allclose(a.grad.asnumpy(), want * chosen[:, None], rtol=1e-6)
-    with pytest.raises(RuntimeError):
-        kept.simple_bind(mx.cpu(), x=(3, 2))
+    text = "_contrib_boolean_mask 'kept': the shape of its output depends on the numbers"
+    for bind in (
+        lambda: kept.simple_bind(mx.cpu(), x=(3, 2)),
+        lambda: (kept + x).simple_bind(mx.cpu(), x=(3, 2)),
+        lambda: kept.bind(mx.cpu(), {"x": a, "keep": mx.nd.ones(3)}),
+    ):
+        with pytest.raises(NotImplementedError, match=rf"{text}.*nd\.CachedOp and hybridized"):
+            bind()
+    looped = mx.sym.contrib.foreach(lambda row, state: (row, state), kept, x)[0]
+    with pytest.raises(NotImplementedError, match=r"^_foreach '\w+': .*with _contrib_boolean_mask"):
+        mx.nd.CachedOp(looped)
 
 
 def test_a_hybridized_block_may_mask():

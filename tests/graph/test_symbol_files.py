@@ -419,6 +419,8 @@ def test_a_custom_node_without_its_class_has_the_inputs_of_the_file():
     assert saved["attrs"] == {"op_type": "no_such_type"} and len(saved["inputs"]) == 2
     with pytest.raises(mx.MXNetError, match="unknown op_type 'no_such_type'"):
         net.infer_shape(x=(2,), w=(2,))
+    with pytest.raises(mx.MXNetError, match="unknown op_type 'no_such_type'.*\nraised in .* 'p'$"):
+        net.simple_bind(mx.cpu(), x=(2,), w=(2,))
 
 
 def test_a_file_may_hold_a_list_of_symbols():

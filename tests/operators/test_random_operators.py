@@ -67,6 +67,40 @@ def test_parameters_out_of_range_surface_at_the_wait(name, params):
             call().asnumpy()
 
 
+@pytest.mark.parametrize(
+    ("name", "valid", "faulty", "message"),
+    [
+        ("uniform", (0, 1), (3, 1), r"invalid high\[1, 2\] '1': expected at least low, 3"),
+        ("normal", (-1, 0), (0, -2), r"invalid sigma\[1, 2\] '-2': expected at least 0"),
+        ("gamma", (1, 1), (0, 1), r"invalid alpha\[1, 2\] '0': expected more than 0"),
+        ("gamma", (1, 1), (1, -1), r"invalid beta\[1, 2\] '-1': expected more than 0"),
+        ("exponential", (1,), (-1,), r"invalid lam\[1, 2\] '-1': expected more than 0"),
+        ("poisson", (0,), (-1,), r"invalid lam\[1, 2\] '-1': expected at least 0"),
+        ("poisson", (0,), (np.nan,), r"invalid lam\[1, 2\] 'NaN': expected at least 0"),
+        ("negative_binomial", (1, 1), (0, 1), r"invalid k\[1, 2\] '0': expected more than 0"),
+        ("negative_binomial", (1, 1), (1, 2), r"invalid p\[1, 2\] '2': .* at most 1"),
+        ("generalized_negative_binomial", (1, 0), (-1, 0), r"invalid mu\[1, 2\] '-1'"),
+        ("generalized_negative_binomial", (1, 0), (1, -1), r"invalid alpha\[1, 2\] '-1'"),
+    ],
+)
+def test_arrays_of_parameters_out_of_range_surface_at_the_wait(name, valid, faulty, message):
+    arrays = [np.full((2, 4), number, "float32") for number in valid]
+    sample = getattr(nd, f"sample_{name}")
+    assert np.isfinite(sample(*map(nd.array, arrays), shape=3).asnumpy()).all()
+    for at in ((1, 3), (1, 2)):  # the first one is named
+        for array, number in zip(arrays, faulty, strict=True):
+            array[at] = number
+    drawn = sample(*map(nd.array, arrays), shape=3)
+    assert drawn.shape == (2, 4, 3)
+    with pytest.raises(mx.MXNetError, match=f"^_sample_{name}: {message}"):
+        drawn.asnumpy()
+    if not name.endswith("binomial"):
+        with pytest.raises(mx.MXNetError, match=message):
+            getattr(nd.random, name)(*map(nd.array, arrays)).asnumpy()
+    with pytest.raises(mx.MXNetError, match=message.replace("1, 2", "0")):
+        sample(*(nd.array(array[1, 2:3]) for array in arrays)).asnumpy()
+
+
 def test_densities_check_shapes():
     with pytest.raises(mx.MXNetError, match="sample.*begins like"):
         nd.random_pdf_normal(nd.ones((3,)), nd.ones((2,)), nd.ones((2,)))

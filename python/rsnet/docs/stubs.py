@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from .. import ndarray, symbol
-from ..ndarray import _contrib, _contrib_updates
+from ..ndarray import _by_numbers, _contrib, _contrib_updates
 from ..ndarray._methods import fluent_names
 from ..ndarray._register import HANDWRITTEN
 from ..symbol import _control_flow
@@ -21,7 +21,7 @@ from .registry import facts, names_of, operators, place_of
 NAMESPACES = ("op", "contrib", "linalg", "image")
 #: Functions written by hand, by module and namespace: the files that have them.
 _WRITTEN = {
-    ("ndarray", "contrib"): (_contrib, _contrib_updates),
+    ("ndarray", "contrib"): (_by_numbers, _contrib, _contrib_updates),
     ("symbol", "contrib"): (_control_flow,),
 }
 

@@ -43,7 +43,8 @@ WRITTEN: dict[str, dict[str, str]] = {
     for namespace, modules in {
         "sparse": {"_sparse": "BaseSparseNDArray CSRNDArray RowSparseNDArray"},
         "contrib": {
-            "_contrib": "boolean_mask cond foreach isfinite isinf isnan rand_zipfian while_loop",
+            "_by_numbers": "boolean_mask",
+            "_contrib": "cond foreach isfinite isinf isnan rand_zipfian while_loop",
             "_contrib_updates": """
                 adamw_update mp_adamw_update multi_adamw_update multi_lamb_update
                 multi_mp_adamw_update multi_mp_lamb_update

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from .._core import NDArray
 from ._contrib_updates import adamw_update as adamw_update
-from ._contrib import boolean_mask as boolean_mask
+from ._by_numbers import boolean_mask as boolean_mask
 from ._contrib import cond as cond
 from ._contrib import foreach as foreach
 from ._contrib import isfinite as isfinite

@@ -285,7 +285,9 @@ def _facts(
 
 
 def _bind_error(error: MXNetError, given: dict[str, Any]) -> MXNetError:
-    lines = ["simple_bind error. Arguments:", *(f"{k}: {v}" for k, v in given.items()), str(error)]
+    shapes = (f"{name}: {shape}" for name, shape in given.items())
+    # Where the error of a Python operator was raised is in its notes.
+    lines = ["simple_bind error. Arguments:", *shapes, str(error), *getattr(error, "__notes__", ())]
     return type(error)("\n".join(lines))
 
 

@@ -1,10 +1,11 @@
 //! Convolutions of 8-bit integers.
 //!
-//! Four channels of an image are laid out as one [`Grid`] of groups, in which every tap of a filter
-//! is one offset. A few rows of output positions are copied from there as the columns of a tile.
+//! As many channels of an image as a group has members are laid out as one [`Grid`] of groups, in
+//! which every tap of a filter is one offset. A few rows of output positions are copied from there
+//! as the columns of a tile.
 
-use super::tile::{COLUMNS, GROUP, Instructions, Operands, ROWS};
-use super::{Byte, GRAIN, put, starts, tile_rows, with_groups};
+use super::tile::{MOST_COLUMNS, MOST_MEMBERS, MOST_ROWS, Operands, Pairs, Quads, Tiles};
+use super::{Byte, GRAIN, group_of, put, starts, tile_rows, with_groups};
 use crate::kernels::conv::{Conv, Grid};
 use crate::kernels::parallel::{Shared, parallel_for};
 use smallvec::SmallVec;
@@ -29,7 +30,7 @@ struct Packed<'a> {
     conv: &'a Conv,
     grid: Grid,
     /// Groups of channels.
-    quads: usize,
+    sets: usize,
     /// Groups of an image, with those that blocks read past its end.
     image: usize,
     /// Where the columns of each group of a filter start in an image.
@@ -51,23 +52,41 @@ pub unsafe fn convolve<T: Byte>(
     start: &[i32],
     y: *mut i32,
 ) {
-    let (grid, quads) = (Grid::new(conv), conv.in_c.div_ceil(GROUP));
+    // SAFETY: promised by the caller.
+    unsafe {
+        match Quads::suit() {
+            true => convolve_by::<Quads, T>(conv, x, w, start, y),
+            false => convolve_by::<Pairs, T>(conv, x, w, start, y),
+        }
+    }
+}
+
+/// # Safety
+/// As [`convolve`].
+pub unsafe fn convolve_by<G: Tiles, T: Byte>(
+    conv: &Conv,
+    x: *const T,
+    w: *const i8,
+    start: &[i32],
+    y: *mut i32,
+) {
+    let (grid, sets) = (Grid::new(conv), conv.in_c.div_ceil(G::MEMBERS));
     let filters = conv.groups * conv.out_c;
     let taps = (0..conv.taps()).map(|t| grid.offset(conv, t));
-    let offsets: Vec<usize> = (0..quads)
-        .flat_map(|q| taps.clone().map(move |t| (q, t)))
-        .map(|(q, t)| q * grid.all() + t)
+    let offsets: Vec<usize> = (0..sets)
+        .flat_map(|set| taps.clone().map(move |t| (set, t)))
+        .map(|(set, t)| set * grid.all() + t)
         .collect();
-    let image = quads * grid.all() + BLOCK;
+    let image = sets * grid.all() + BLOCK;
     // SAFETY: promised by the caller.
-    let start = unsafe { starts::<T>(w, filters, conv.depth(), start) };
-    let packed = Packed { conv, grid, quads, image, offsets, start };
+    let start = unsafe { starts::<G, T>(w, filters, conv.depth(), start) };
+    let packed = Packed { conv, grid, sets, image, offsets, start };
     let images = conv.batch * conv.groups;
     let round = (ROUND / image).clamp(1, images.max(1));
     let (x, y) = (Shared(x.cast_mut()), Shared(y));
     with_groups(filters * packed.offsets.len(), |weights| {
         // SAFETY: promised by the caller.
-        unsafe { packed.pack_weights(w, weights) };
+        unsafe { packed.pack_weights::<G>(w, weights) };
         let weights = &*weights;
         with_groups(round * image, |room| {
             let room = Shared(room.as_mut_ptr());
@@ -75,8 +94,8 @@ pub unsafe fn convolve<T: Byte>(
                 let round = first..(first + round).min(images);
                 // SAFETY: promised by the caller; rounds follow one another.
                 unsafe {
-                    packed.spread(x, round.clone(), room);
-                    packed.multiply(room, round, weights, y);
+                    packed.spread::<G, T>(x, round.clone(), room);
+                    packed.multiply::<G>(room, round, weights, y);
                 }
             }
         });
@@ -84,26 +103,25 @@ pub unsafe fn convolve<T: Byte>(
 }
 
 impl Packed<'_> {
-    /// Packs the filters of each group as rows of tiles: a group of channels for each quad and tap.
+    /// Packs the filters of each group as rows of tiles: a group for each set of channels and tap.
     ///
     /// # Safety
     /// `w` has the extents of the filters.
-    unsafe fn pack_weights(&self, w: *const i8, to: &mut [i32]) {
+    unsafe fn pack_weights<G: Tiles>(&self, w: *const i8, to: &mut [i32]) {
         let (taps, channels, filters) = (self.conv.taps(), self.conv.in_c, self.conv.out_c);
-        let (groups, tiles) = (self.offsets.len(), filters.div_ceil(ROWS));
+        let (groups, tiles) = (self.offsets.len(), filters.div_ceil(G::ROWS));
         for tile in 0..self.conv.groups * tiles {
             let first = tile / tiles * filters;
             let rows = tile_rows(filters, tiles, tile % tiles);
             let to = &mut to[(first + rows.start) * groups..][..rows.len() * groups];
             for (r, f) in rows.clone().enumerate() {
                 for (g, to) in to[r..].iter_mut().step_by(rows.len()).enumerate() {
-                    let (quad, tap) = (g / taps, g % taps);
-                    let mut group = [0; GROUP];
-                    for (c, byte) in (quad * GROUP..channels).zip(&mut group) {
+                    let (first_c, tap) = (g / taps * G::MEMBERS, g % taps);
+                    *to = group_of::<G>(channels - first_c, |l| {
+                        let at = ((first + f) * channels + first_c + l) * taps + tap;
                         // SAFETY: promised by the caller.
-                        *byte = unsafe { *w.add(((first + f) * channels + c) * taps + tap) } as u8;
-                    }
-                    *to = i32::from_ne_bytes(group);
+                        G::weight(unsafe { *w.add(at) })
+                    });
                 }
             }
         }
@@ -113,25 +131,32 @@ impl Packed<'_> {
     ///
     /// # Safety
     /// `x` has the extents of the input; `room` holds a round.
-    unsafe fn spread<T: Byte>(&self, x: Shared<T>, images: Range<usize>, room: Shared<i32>) {
+    unsafe fn spread<G: Tiles, T: Byte>(
+        &self,
+        x: Shared<T>,
+        images: Range<usize>,
+        room: Shared<i32>,
+    ) {
         let (size, channels) = (self.grid.all(), self.conv.in_c);
-        let zero = i32::from_ne_bytes([T::MOVED as u8; GROUP]);
-        parallel_for(images.len() * self.quads, (1usize << 14).div_ceil(size.max(1)), |quads| {
-            for (image, quad) in quads.map(|q| (q / self.quads, q % self.quads)) {
-                let count = GROUP.min(channels - quad * GROUP);
-                // SAFETY: promised by the caller; quads are apart. Where a quad has less than four
-                // channels, the last one stands in: its weights are 0.
+        // What 0 is as data.
+        let zero = group_of::<G>(G::MEMBERS, |_| G::moved::<T>() as u32);
+        parallel_for(images.len() * self.sets, (1usize << 14).div_ceil(size.max(1)), |sets| {
+            for (image, set) in sets.map(|s| (s / self.sets, s % self.sets)) {
+                let (first, count) =
+                    (set * G::MEMBERS, G::MEMBERS.min(channels - set * G::MEMBERS));
+                // SAFETY: promised by the caller; sets are apart. Where a set has fewer channels
+                // than members, the last one stands in: its weights are 0.
                 unsafe {
-                    let to = room.at(image * self.image + quad * size);
+                    let to = room.at(image * self.image + set * size);
                     let to = std::slice::from_raw_parts_mut(to, size);
                     to.fill(zero);
-                    let plane = (images.start + image) * channels + quad * GROUP;
+                    let plane = (images.start + image) * channels + first;
                     let planes = [0, 1, 2, 3].map(|c: usize| {
                         x.at((plane + c.min(count - 1)) * self.conv.in_size()).cast_const()
                     });
                     self.grid.for_cells(self.conv, |at, cells, stride| {
-                        let planes = planes.map(|p| p.add(at));
-                        interleave(planes, stride, to[cells.clone()].as_mut_ptr(), cells.len());
+                        let (planes, n) = (planes.map(|p| p.add(at)), cells.len());
+                        interleave::<G, T>(planes, stride, to[cells].as_mut_ptr(), n);
                     });
                 }
             }
@@ -142,7 +167,7 @@ impl Packed<'_> {
     ///
     /// # Safety
     /// `room` holds the round, `y` has the extents of the output.
-    unsafe fn multiply(
+    unsafe fn multiply<G: Tiles>(
         &self,
         room: Shared<i32>,
         images: Range<usize>,
@@ -150,21 +175,20 @@ impl Packed<'_> {
         y: Shared<i32>,
     ) {
         let (conv, groups) = (self.conv, self.offsets.len());
-        let (size, panels) = (conv.out_size(), conv.out_size().div_ceil(COLUMNS));
-        let tiles = conv.out_c.div_ceil(ROWS);
+        let (size, panels) = (conv.out_size(), conv.out_size().div_ceil(G::COLUMNS));
+        let tiles = conv.out_c.div_ceil(G::ROWS);
         // Where there are few columns, filters are split, too.
         let parts = if images.len() * panels < TASKS { tiles.div_ceil(4) } else { tiles.min(1) };
-        let work = conv.out_c.div_ceil(parts.max(1)) * groups * GROUP * COLUMNS;
-        let (how, grain) = (Instructions::best(), GRAIN.div_ceil(work.max(1)));
-        parallel_for(images.len() * panels * parts, grain, |tasks| {
-            with_groups(groups * COLUMNS + BLOCK, |columns| {
-                let mut sums = [[0; COLUMNS]; ROWS];
+        let work = conv.out_c.div_ceil(parts.max(1)) * groups * G::MEMBERS * G::COLUMNS;
+        parallel_for(images.len() * panels * parts, GRAIN.div_ceil(work.max(1)), |tasks| {
+            with_groups(groups * G::COLUMNS + BLOCK, |columns| {
+                let mut sums = [[0; MOST_COLUMNS]; MOST_ROWS];
                 for task in tasks {
                     let (at, part) = (task / parts, task % parts);
-                    let (image, first) = (at / panels, at % panels * COLUMNS);
-                    let count = COLUMNS.min(size - first);
+                    let (image, first) = (at / panels, at % panels * G::COLUMNS);
+                    let count = G::COLUMNS.min(size - first);
                     // SAFETY: the image is in the room.
-                    unsafe { self.pack(room.at(image * self.image), first, count, columns) };
+                    unsafe { self.pack::<G>(room.at(image * self.image), first, count, columns) };
                     let plane = images.start + image;
                     let (base, columns) = (plane % conv.groups * conv.out_c, columns.as_ptr());
                     for tile in part * tiles / parts..(part + 1) * tiles / parts {
@@ -174,7 +198,7 @@ impl Packed<'_> {
                         // SAFETY: the filters exist; their outputs at these positions are this
                         // task's.
                         unsafe {
-                            how.tile::<true>(filters.len(), operands, &mut sums);
+                            G::tile::<true>(filters.len(), operands, &mut sums);
                             for (f, sums) in filters.zip(&sums) {
                                 let y = y.at((plane * conv.out_c + f) * size + first);
                                 put::<false>(sums, &self.start[base + f], y, count);
@@ -190,10 +214,16 @@ impl Packed<'_> {
     ///
     /// # Safety
     /// `image` is laid out.
-    unsafe fn pack(&self, image: *const i32, first: usize, count: usize, columns: &mut [i32]) {
+    unsafe fn pack<G: Tiles>(
+        &self,
+        image: *const i32,
+        first: usize,
+        count: usize,
+        columns: &mut [i32],
+    ) {
         let runs = self.runs(first, count);
         for (g, offset) in self.offsets.iter().enumerate() {
-            let columns = &mut columns[g * COLUMNS..(g + 1) * COLUMNS + BLOCK];
+            let columns = &mut columns[g * G::COLUMNS..(g + 1) * G::COLUMNS + BLOCK];
             for run in &runs {
                 for at in (0..run.len).step_by(BLOCK) {
                     // SAFETY: cells of the image, or few after its end, for which there is room;
@@ -227,27 +257,32 @@ impl Packed<'_> {
 }
 
 crate::simd! {
-    /// Elements `0`, `stride`, `2 * stride` ... of four planes as `n` groups.
+    /// Elements `0`, `stride`, `2 * stride` ... of as many planes as a group has members, as `n`
+    /// groups.
     ///
     /// # Safety
     /// The planes have these elements; `to` has room for `n` groups.
-    unsafe fn interleave[T: Byte][T](
-        planes: [*const T; GROUP], stride: usize, to: *mut i32, n: usize,
+    unsafe fn interleave[G: Tiles, T: Byte][G, T](
+        planes: [*const T; MOST_MEMBERS], stride: usize, to: *mut i32, n: usize,
     ) -> () {
-        let [a, b, c, d] = planes;
         // SAFETY: promised by the caller.
         unsafe {
             if stride == 1 {
                 for i in 0..n {
-                    let group = [*a.add(i), *b.add(i), *c.add(i), *d.add(i)];
-                    *to.add(i) = i32::from_ne_bytes(group.map(T::moved));
+                    let mut members = [0; MOST_MEMBERS];
+                    for l in 0..G::MEMBERS {
+                        members[l] = G::data(*planes[l].add(i));
+                    }
+                    *to.add(i) = G::group(members);
                 }
                 return;
             }
             for i in 0..n {
-                let at = i.wrapping_mul(stride);
-                let group = [*a.add(at), *b.add(at), *c.add(at), *d.add(at)];
-                *to.add(i) = i32::from_ne_bytes(group.map(T::moved));
+                let mut members = [0; MOST_MEMBERS];
+                for l in 0..G::MEMBERS {
+                    members[l] = G::data(*planes[l].add(i.wrapping_mul(stride)));
+                }
+                *to.add(i) = G::group(members);
             }
         }
     }

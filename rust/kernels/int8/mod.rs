@@ -1,18 +1,22 @@
-//! Matrix products and convolutions of 8-bit integers, accumulated in 32 bits.
+//! Matrix products, convolutions and pooling of 8-bit integers, accumulated in 32 bits, and what
+//! makes integers of real numbers.
 //!
-//! The micro-kernel (`tile.rs`) multiplies unsigned bytes by signed ones. Weights are signed; data
-//! that is signed, too, is moved up by 128 when it is packed, and each sum begins 128 times the sum
-//! of its weights lower.
+//! How operands are packed depends on the micro-kernels of the machine (`tile.rs`). Those for VNNI
+//! multiply unsigned bytes by signed ones. Weights are signed; data that is signed, too, is moved
+//! up by 128 when it is packed, and each sum begins 128 times the sum of its weights lower.
 
+pub mod convert;
 mod convolution;
+mod pooling;
 mod tile;
 
 use super::arch::transpose::squares_4;
 use super::parallel::{Shared, parallel_for};
 use super::scratch::with_scratch;
 pub use convolution::convolve;
+pub use pooling::pool;
 use std::ops::Range;
-use tile::{COLUMNS, GROUP, Instructions, Operands, ROWS};
+use tile::{MOST_COLUMNS, MOST_MEMBERS, MOST_ROWS, Operands, Pairs, Quads, Tiles};
 
 /// Products that a task makes at least.
 const GRAIN: usize = 1 << 19;
@@ -23,6 +27,8 @@ pub trait Byte: Copy + Send + Sync + 'static {
     const MOVED: i32;
     /// The integer plus [`Byte::MOVED`].
     fn moved(self) -> u8;
+    /// The integer in 16 bits.
+    fn wide(self) -> i16;
 }
 
 impl Byte for i8 {
@@ -30,6 +36,10 @@ impl Byte for i8 {
     #[inline(always)]
     fn moved(self) -> u8 {
         self as u8 ^ 0x80
+    }
+    #[inline(always)]
+    fn wide(self) -> i16 {
+        self.into()
     }
 }
 
@@ -39,9 +49,13 @@ impl Byte for u8 {
     fn moved(self) -> u8 {
         self
     }
+    #[inline(always)]
+    fn wide(self) -> i16 {
+        self.into()
+    }
 }
 
-/// Calls `f` with scratch for `n` groups of bytes.
+/// Calls `f` with scratch for `n` groups.
 fn with_groups<R>(n: usize, f: impl FnOnce(&mut [i32]) -> R) -> R {
     with_scratch(n, f)
 }
@@ -50,16 +64,31 @@ fn with_groups<R>(n: usize, f: impl FnOnce(&mut [i32]) -> R) -> R {
 ///
 /// # Safety
 /// `w` holds `rows * k` elements; `start` is empty or holds `rows`.
-unsafe fn starts<T: Byte>(w: *const i8, rows: usize, k: usize, start: &[i32]) -> Vec<i32> {
+unsafe fn starts<G: Tiles, T: Byte>(
+    w: *const i8,
+    rows: usize,
+    k: usize,
+    start: &[i32],
+) -> Vec<i32> {
     let of_row = |j: usize| {
         let start = start.get(j).copied().unwrap_or(0);
-        match T::MOVED {
+        match G::moved::<T>() {
             0 => start,
             // SAFETY: promised by the caller.
             by => start.wrapping_sub(by.wrapping_mul(unsafe { sum(w.add(j * k), k) })),
         }
     };
     (0..rows).map(of_row).collect()
+}
+
+/// The group of the members that `at` has, of which there are `count`; the rest is 0.
+#[inline(always)]
+fn group_of<G: Tiles>(count: usize, at: impl Fn(usize) -> u32) -> i32 {
+    let mut members = [0; MOST_MEMBERS];
+    for (l, member) in members.iter_mut().enumerate().take(count.min(G::MEMBERS)) {
+        *member = at(l);
+    }
+    G::group(members)
 }
 
 crate::simd! {
@@ -76,27 +105,53 @@ crate::simd! {
         sum
     }
 
-    /// Packs `height` rows of `k` bytes for a tile; the rest of the last group is 0.
+    /// Packs `height` rows of `k` integers for a tile; the rest of the last group is 0.
     ///
     /// # Safety
     /// `x` holds `height * k` elements, `to` has room for as many rows of groups.
-    unsafe fn pack_rows[T: Byte][T](x: *const T, height: usize, k: usize, to: *mut i32) -> () {
-        let whole = k / GROUP;
+    unsafe fn pack_rows[G: Tiles, T: Byte][G, T](
+        x: *const T, height: usize, k: usize, to: *mut i32,
+    ) -> () {
+        let whole = k / G::MEMBERS;
         for r in 0..height {
             // SAFETY: promised by the caller.
             unsafe {
                 let x = x.add(r * k);
                 for g in 0..whole {
-                    let group = x.add(g * GROUP).cast::<[T; GROUP]>().read();
-                    *to.add(g * height + r) = i32::from_ne_bytes(group.map(T::moved));
-                }
-                if whole * GROUP < k {
-                    let mut last = [0; GROUP];
-                    for (l, byte) in last[..k - whole * GROUP].iter_mut().enumerate() {
-                        *byte = (*x.add(whole * GROUP + l)).moved();
+                    let mut members = [0; MOST_MEMBERS];
+                    for l in 0..G::MEMBERS {
+                        members[l] = G::data(*x.add(g * G::MEMBERS + l));
                     }
-                    *to.add(whole * height + r) = i32::from_ne_bytes(last);
+                    *to.add(g * height + r) = G::group(members);
                 }
+                let rest = k - whole * G::MEMBERS;
+                if rest > 0 {
+                    let last = x.add(whole * G::MEMBERS);
+                    *to.add(whole * height + r) = group_of::<G>(rest, |l| G::data(*last.add(l)));
+                }
+            }
+        }
+    }
+
+    /// Packs a row of `k` weights, one group after the other; the rest of the last group is 0.
+    ///
+    /// # Safety
+    /// `w` holds `k` elements, `to` has room for their groups.
+    unsafe fn pack_row[G: Tiles][G](w: *const i8, k: usize, to: *mut i32) -> () {
+        let whole = k / G::MEMBERS;
+        // SAFETY: promised by the caller.
+        unsafe {
+            for g in 0..whole {
+                let mut members = [0; MOST_MEMBERS];
+                for l in 0..G::MEMBERS {
+                    members[l] = G::weight(*w.add(g * G::MEMBERS + l));
+                }
+                *to.add(g) = G::group(members);
+            }
+            let rest = k - whole * G::MEMBERS;
+            if rest > 0 {
+                let last = w.add(whole * G::MEMBERS);
+                *to.add(whole) = group_of::<G>(rest, |l| G::weight(*last.add(l)));
             }
         }
     }
@@ -106,9 +161,9 @@ crate::simd! {
     /// # Safety
     /// `y` has room for `count` elements; `start` holds one or as many.
     unsafe fn put[const EACH: bool][EACH](
-        sums: &[i32; COLUMNS], start: *const i32, y: *mut i32, count: usize,
+        sums: &[i32; MOST_COLUMNS], start: *const i32, y: *mut i32, count: usize,
     ) -> () {
-        for c in 0..count.min(COLUMNS) {
+        for c in 0..count.min(MOST_COLUMNS) {
             // SAFETY: promised by the caller.
             unsafe { *y.add(c) = sums[c].wrapping_add(*start.add(if EACH { c } else { 0 })) };
         }
@@ -118,31 +173,31 @@ crate::simd! {
 /// Packs `count` rows of `k` weights as the columns of a tile.
 ///
 /// # Safety
-/// `w` holds `count * k` elements, at most [`COLUMNS`] rows; `to` has room for the groups of
-/// [`COLUMNS`] columns.
-unsafe fn pack_columns(w: *const i8, count: usize, k: usize, to: *mut i32) {
-    let whole = k / GROUP;
-    // SAFETY: promised by the caller.
-    unsafe {
-        let mut done = (0, 0);
-        if k.is_multiple_of(GROUP) {
-            let to = (to.cast::<f32>(), COLUMNS as isize);
-            done = squares_4((w.cast(), whole as isize), to, (whole, count));
-        }
-        for c in 0..count {
-            let row = w.add(c * k);
-            for g in if c < done.1 { done.0 } else { 0 }..whole {
-                *to.add(g * COLUMNS + c) = row.add(g * GROUP).cast::<i32>().read_unaligned();
-            }
-            if whole * GROUP < k {
-                let mut last = [0; GROUP];
-                for (l, byte) in last[..k - whole * GROUP].iter_mut().enumerate() {
-                    *byte = *row.add(whole * GROUP + l) as u8;
+/// `w` holds `count * k` elements, at most [`Tiles::COLUMNS`] rows; `to` has room for the groups of
+/// as many columns.
+unsafe fn pack_columns<G: Tiles>(w: *const i8, count: usize, k: usize, to: *mut i32) {
+    let groups = k.div_ceil(G::MEMBERS);
+    with_groups(count * groups, |room| {
+        // SAFETY: promised by the caller; the squares lie in both.
+        unsafe {
+            let rows = if G::MEMBERS == size_of::<i32>() && k.is_multiple_of(G::MEMBERS) {
+                // The weights are laid out like this.
+                w.cast::<i32>()
+            } else {
+                for c in 0..count {
+                    pack_row::<G>(w.add(c * k), k, room[c * groups..].as_mut_ptr());
                 }
-                *to.add(whole * COLUMNS + c) = i32::from_ne_bytes(last);
+                room.as_ptr()
+            };
+            let columns = (to.cast::<f32>(), G::COLUMNS as isize);
+            let done = squares_4((rows.cast(), groups as isize), columns, (groups, count));
+            for c in 0..count {
+                for g in if c < done.1 { done.0 } else { 0 }..groups {
+                    *to.add(g * G::COLUMNS + c) = rows.add(c * groups + g).read_unaligned();
+                }
             }
         }
-    }
+    });
 }
 
 /// The rows of tile `t` of `tiles`, whose heights differ by at most one.
@@ -158,44 +213,61 @@ fn tile_rows(rows: usize, tiles: usize, t: usize) -> Range<usize> {
 /// `x` holds `rows * k` elements, `w` `width * k`, `start` is empty or holds `width`, `y`
 /// `rows * width`; `y` overlaps none of the others.
 pub unsafe fn linear<T: Byte>(
+    extents: (usize, usize, usize),
+    x: *const T,
+    w: *const i8,
+    start: &[i32],
+    y: *mut i32,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match Quads::suit() {
+            true => linear_by::<Quads, T>(extents, x, w, start, y),
+            false => linear_by::<Pairs, T>(extents, x, w, start, y),
+        }
+    }
+}
+
+/// # Safety
+/// As [`linear`].
+unsafe fn linear_by<G: Tiles, T: Byte>(
     (rows, width, k): (usize, usize, usize),
     x: *const T,
     w: *const i8,
     start: &[i32],
     y: *mut i32,
 ) {
-    let groups = k.div_ceil(GROUP);
+    let groups = k.div_ceil(G::MEMBERS);
     // SAFETY: promised by the caller.
-    let start = unsafe { starts::<T>(w, width, k, start) };
+    let start = unsafe { starts::<G, T>(w, width, k, start) };
     let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
-    let (how, panels) = (Instructions::best(), width.div_ceil(COLUMNS));
-    let tiles = rows.div_ceil(ROWS);
+    let (panels, tiles) = (width.div_ceil(G::COLUMNS), rows.div_ceil(G::ROWS));
     with_groups(rows * groups, |data| {
         let data = Shared(data.as_mut_ptr());
-        parallel_for(tiles, GRAIN.div_ceil(16 * ROWS * k.max(1)), |range| {
+        parallel_for(tiles, GRAIN.div_ceil(16 * G::ROWS * k.max(1)), |range| {
             for rows in range.map(|t| tile_rows(rows, tiles, t)) {
                 // SAFETY: promised by the caller; tiles are apart.
                 unsafe {
                     let from = x.at(rows.start * k).cast_const();
-                    pack_rows(from, rows.len(), k, data.at(rows.start * groups));
+                    pack_rows::<G, T>(from, rows.len(), k, data.at(rows.start * groups));
                 }
             }
         });
-        let grain = GRAIN.div_ceil((rows * k * COLUMNS).max(1));
+        let grain = GRAIN.div_ceil((rows * k * G::COLUMNS).max(1));
         parallel_for(panels, grain, |range| {
-            with_groups(groups * COLUMNS, |weights| {
-                let mut sums = [[0; COLUMNS]; ROWS];
-                for first in range.map(|panel| panel * COLUMNS) {
-                    let count = COLUMNS.min(width - first);
+            with_groups(groups * G::COLUMNS, |weights| {
+                let mut sums = [[0; MOST_COLUMNS]; MOST_ROWS];
+                for first in range.map(|panel| panel * G::COLUMNS) {
+                    let count = G::COLUMNS.min(width - first);
                     // SAFETY: the rows of weights exist.
-                    unsafe { pack_columns(w.at(first * k), count, k, weights.as_mut_ptr()) };
+                    unsafe { pack_columns::<G>(w.at(first * k), count, k, weights.as_mut_ptr()) };
                     let (columns, start) = (weights.as_ptr(), start[first..].as_ptr());
                     for rows in (0..tiles).map(|t| tile_rows(rows, tiles, t)) {
                         // SAFETY: the rows of data exist, and each column of `y` is one task's.
                         unsafe {
                             let from = data.at(rows.start * groups).cast_const();
                             let operands = Operands { rows: from, columns, groups };
-                            how.tile::<false>(rows.len(), operands, &mut sums);
+                            G::tile::<false>(rows.len(), operands, &mut sums);
                             for (i, sums) in rows.zip(&sums) {
                                 put::<true>(sums, start, y.at(i * width + first), count);
                             }
@@ -209,6 +281,7 @@ pub unsafe fn linear<T: Byte>(
 
 #[cfg(test)]
 mod tests {
+    use super::convolution::convolve_by;
     use super::*;
     use crate::kernels::conv::Conv;
     use proptest::prelude::*;
@@ -221,19 +294,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn products_are_exact(rows in 0usize..30, width in 0usize..70, k in 0usize..70, seed: u64) {
+        fn products_are_exact(
+            rows in 0usize..30, width in 0usize..70, k in 0usize..70, quads: bool, seed: u64,
+        ) {
             let x = bytes(rows * k, seed);
             let w: Vec<i8> = bytes(width * k, seed ^ 1).iter().map(|&b| b as i8).collect();
             let start: Vec<i32> = (0..width as i32).map(|j| j * 1000 - 7).collect();
             let mut y = vec![9; rows * width];
             // SAFETY: the buffers have these extents.
-            unsafe { linear((rows, width, k), x.as_ptr(), w.as_ptr(), &start, y.as_mut_ptr()) };
+            unsafe {
+                let (extents, to) = ((rows, width, k), y.as_mut_ptr());
+                match quads {
+                    true => linear_by::<Quads, u8>(extents, x.as_ptr(), w.as_ptr(), &start, to),
+                    false => linear_by::<Pairs, u8>(extents, x.as_ptr(), w.as_ptr(), &start, to),
+                }
+            }
             let signed: Vec<i8> = x.iter().map(|&b| b as i8).collect();
             let mut of_signed = vec![9; rows * width];
             // SAFETY: as above.
             unsafe {
-                let to = of_signed.as_mut_ptr();
-                linear((rows, width, k), signed.as_ptr(), w.as_ptr(), &start, to);
+                let (extents, to) = ((rows, width, k), of_signed.as_mut_ptr());
+                match quads {
+                    true => linear_by::<Quads, i8>(extents, signed.as_ptr(), w.as_ptr(), &start, to),
+                    false => linear_by::<Pairs, i8>(extents, signed.as_ptr(), w.as_ptr(), &start, to),
+                }
             }
             for (i, j) in (0..rows).flat_map(|i| (0..width).map(move |j| (i, j))) {
                 let want = |x: &dyn Fn(usize) -> i32| {
@@ -248,7 +332,8 @@ mod tests {
         #[test]
         fn convolutions_are_those_of_doubles(
             groups in 1usize..3, in_c in 1usize..4, out_c in 1usize..6, kernel in 1usize..4,
-            stride in 1usize..3, pad in 0usize..3, dilate in 1usize..3, size in 5usize..16, seed: u64,
+            stride in 1usize..3, pad in 0usize..3, dilate in 1usize..3, size in 5usize..16, quads: bool,
+            seed: u64,
         ) {
             let reach = dilate * (kernel - 1) + 1;
             let out = (size + 2 * pad - reach) / stride + 1;
@@ -263,7 +348,13 @@ mod tests {
             let start: Vec<i32> = (0..filters as i32).collect();
             let mut y = vec![1; 2 * filters * out * out];
             // SAFETY: the buffers have these extents.
-            unsafe { convolve(&conv, x.as_ptr(), w.as_ptr(), &start, y.as_mut_ptr()) };
+            unsafe {
+                let (x, w, y) = (x.as_ptr(), w.as_ptr(), y.as_mut_ptr());
+                match quads {
+                    true => convolve_by::<Quads, i8>(&conv, x, w, &start, y),
+                    false => convolve_by::<Pairs, i8>(&conv, x, w, &start, y),
+                }
+            }
             let float = |v: &[i8]| v.iter().map(|&b| f64::from(b)).collect::<Vec<f64>>();
             let (fx, fw) = (float(&x), float(&w));
             let bias: Vec<f64> = start.iter().map(|&b| f64::from(b)).collect();

@@ -1,118 +1,205 @@
-//! The micro-kernel of products of 8-bit integers: a tile of sums in registers.
+//! The micro-kernels of products of 8-bit integers: a tile of sums in registers.
 //!
-//! Bytes are taken four at a time, a group: one 32-bit lane adds four products to its sum. A row's
-//! group is broadcast; the groups of a vector's columns lie side by side. One side has signed
-//! bytes, the other unsigned ones, which is what VNNI multiplies (`vpdpbusd`, 64 products an
-//! instruction). Elsewhere groups are split into pairs of 16 bits, whose products are exact, too.
+//! Both sides are laid out in groups of 32 bits. A row's group is broadcast, and the groups of a
+//! vector's columns lie side by side; one lane multiplies the members of two groups and adds the
+//! products to its sum. What a group holds depends on the instructions ([`Tiles`]): with VNNI four
+//! bytes, those of one side signed and those of the other not (`vpdpbusd`, 64 products an
+//! instruction); elsewhere two integers widened to 16 bits (`vpmaddwd`, 16 products with AVX2).
+//! Products are exact in both, and sums wrap.
 
-#[cfg(target_arch = "x86_64")]
+use super::Byte;
 use crate::kernels::arch::{Level, level};
 
-/// Columns of a tile.
-pub const COLUMNS: usize = 32;
+/// Most columns of a tile.
+pub const MOST_COLUMNS: usize = 32;
 /// Most rows of a tile.
-pub const ROWS: usize = 12;
-/// Bytes of a group.
-pub const GROUP: usize = 4;
+pub const MOST_ROWS: usize = 12;
+/// Most members of a group.
+pub const MOST_MEMBERS: usize = 4;
 
-/// The sums of a tile; rows beyond its height are not written.
-pub type Sums = [[i32; COLUMNS]; ROWS];
+/// The sums of a tile; those beyond its height and width are not written.
+pub type Sums = [[i32; MOST_COLUMNS]; MOST_ROWS];
 
 /// What a tile multiplies.
 #[derive(Clone, Copy)]
 pub struct Operands {
     /// Groups of each row of the tile, for one group of the inner extent after the other.
     pub rows: *const i32,
-    /// The same of [`COLUMNS`] columns.
+    /// The same of [`Tiles::COLUMNS`] columns.
     pub columns: *const i32,
     pub groups: usize,
 }
 
-/// How tiles are calculated.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Instructions {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Vnni,
-}
+/// How operands are laid out and multiplied.
+pub trait Tiles: Copy + Send + Sync + 'static {
+    /// Members of a group.
+    const MEMBERS: usize;
+    /// Columns of a tile.
+    const COLUMNS: usize;
+    /// Most rows of a tile.
+    const ROWS: usize;
+    /// By how much members that are data are greater than `T`: unsigned ones have no sign.
+    fn moved<T: Byte>() -> i32;
+    /// Data as the lowest bits of a group.
+    fn data<T: Byte>(x: T) -> u32;
+    /// A weight as the lowest bits of a group.
+    fn weight(w: i8) -> u32;
 
-impl Instructions {
-    /// Those that this machine has, the best last.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let all = [
-            (Self::Portable, true),
-            #[cfg(target_arch = "x86_64")]
-            (Self::Avx2, level() >= Level::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            (Self::Vnni, level() >= Level::Avx512 && is_x86_feature_detected!("avx512vnni")),
-        ];
-        all.into_iter().filter(|(_, has)| *has).map(|(how, _)| how)
-    }
-
-    pub fn best() -> Self {
-        Self::all().last().unwrap_or(Self::Portable)
-    }
-
-    /// `sums[r][c] =` the products of the bytes of row `r` and column `c`, for `height` rows.
-    /// `SIGNED_ROWS`: rows have the signed bytes, columns the unsigned ones; else the reverse. Sums
-    /// wrap.
+    /// `sums[r][c] =` the products of the members of row `r` and column `c`, for `height` rows.
+    /// `WEIGHTS_ARE_ROWS`: rows hold weights, columns data; else the reverse.
     ///
     /// # Safety
-    /// The machine has these instructions; `operands` holds `height` rows, at most [`ROWS`].
-    pub unsafe fn tile<const SIGNED_ROWS: bool>(
-        self,
+    /// `operands` holds `height` rows, at most [`Tiles::ROWS`].
+    unsafe fn tile<const WEIGHTS_ARE_ROWS: bool>(
         height: usize,
         operands: Operands,
         sums: &mut Sums,
-    ) {
-        macro_rules! of_height {
-            ($($n:literal)*) => {
-                match height {
-                    // SAFETY: promised by the caller.
-                    $($n => unsafe { self.rows::<$n, SIGNED_ROWS>(operands, sums) },)*
-                    _ => debug_assert_eq!(height, 0),
-                }
-            };
+    );
+
+    /// The group of these members.
+    #[inline(always)]
+    fn group(members: [u32; MOST_MEMBERS]) -> i32 {
+        let mut group = 0;
+        for (l, member) in members.into_iter().enumerate().take(Self::MEMBERS) {
+            group |= member << (32 / Self::MEMBERS * l);
         }
-        of_height!(1 2 3 4 5 6 7 8 9 10 11 12);
+        group as i32
+    }
+}
+
+/// Calls a function with the height of a tile as a constant.
+macro_rules! by_height {
+    ($height:expr, $R:ident => $body:expr, $($n:literal)*) => {
+        match $height {
+            $($n => { const $R: usize = $n; $body })*
+            _ => debug_assert_eq!($height, 0),
+        }
+    };
+}
+
+/// Groups of two integers of 16 bits.
+#[derive(Clone, Copy)]
+pub struct Pairs;
+
+impl Tiles for Pairs {
+    const MEMBERS: usize = 2;
+    const COLUMNS: usize = 16;
+    const ROWS: usize = 6;
+
+    #[inline(always)]
+    fn moved<T: Byte>() -> i32 {
+        0
     }
 
-    /// # Safety
-    /// As [`Instructions::tile`].
+    #[inline(always)]
+    fn data<T: Byte>(x: T) -> u32 {
+        u32::from(x.wide() as u16)
+    }
+
+    #[inline(always)]
+    fn weight(w: i8) -> u32 {
+        u32::from(i16::from(w) as u16)
+    }
+
     #[inline]
-    unsafe fn rows<const R: usize, const SIGNED_ROWS: bool>(self, o: Operands, sums: &mut Sums) {
-        // SAFETY: promised by the caller.
+    unsafe fn tile<const WEIGHTS_ARE_ROWS: bool>(height: usize, o: Operands, sums: &mut Sums) {
+        // SAFETY: promised by the caller; the machine has the instructions.
         unsafe {
-            match self {
-                Self::Portable => portable::<R, SIGNED_ROWS>(o, sums),
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx2 => x86::avx2::<R, SIGNED_ROWS>(o, sums),
-                #[cfg(target_arch = "x86_64")]
-                Self::Vnni => x86::vnni::<R, SIGNED_ROWS>(o, sums),
+            #[cfg(target_arch = "x86_64")]
+            if level() >= Level::Avx2 {
+                return by_height!(height, R => x86::pairs::<R>(o, sums), 1 2 3 4 5 6);
             }
+            portable::<Pairs, 2>(height, o, sums, [widen_16; 2]);
         }
     }
 }
 
+/// Groups of four bytes: weights signed, data not.
+#[derive(Clone, Copy)]
+pub struct Quads;
+
+impl Quads {
+    /// Whether this machine has instructions for them.
+    pub fn suit() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return level() >= Level::Avx512 && is_x86_feature_detected!("avx512vnni");
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+}
+
+impl Tiles for Quads {
+    const MEMBERS: usize = 4;
+    const COLUMNS: usize = 32;
+    const ROWS: usize = 12;
+
+    #[inline(always)]
+    fn moved<T: Byte>() -> i32 {
+        T::MOVED
+    }
+
+    #[inline(always)]
+    fn data<T: Byte>(x: T) -> u32 {
+        u32::from(x.moved())
+    }
+
+    #[inline(always)]
+    fn weight(w: i8) -> u32 {
+        u32::from(w as u8)
+    }
+
+    #[inline]
+    unsafe fn tile<const WEIGHTS_ARE_ROWS: bool>(height: usize, o: Operands, sums: &mut Sums) {
+        // SAFETY: promised by the caller; the machine has the instructions.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if Self::suit() {
+                return by_height!(height, R => x86::quads::<R, WEIGHTS_ARE_ROWS>(o, sums),
+                    1 2 3 4 5 6 7 8 9 10 11 12);
+            }
+            let widen = if WEIGHTS_ARE_ROWS { [signed_8, widen_8] } else { [widen_8, signed_8] };
+            portable::<Quads, 4>(height, o, sums, widen);
+        }
+    }
+}
+
+fn widen_16(member: u32) -> i32 {
+    i32::from(member as u16 as i16)
+}
+
+fn widen_8(member: u32) -> i32 {
+    i32::from(member as u8)
+}
+
+fn signed_8(member: u32) -> i32 {
+    i32::from(member as u8 as i8)
+}
+
+/// A tile on any machine; `widen` makes integers of the members of rows and of columns.
+///
 /// # Safety
-/// As [`Instructions::tile`].
-unsafe fn portable<const R: usize, const SIGNED_ROWS: bool>(o: Operands, sums: &mut Sums) {
-    let of = |bytes: [u8; GROUP], signed: bool| {
-        bytes.map(|b| if signed { i32::from(b as i8) } else { i32::from(b) })
+/// As [`Tiles::tile`].
+unsafe fn portable<T: Tiles, const MEMBERS: usize>(
+    height: usize,
+    o: Operands,
+    sums: &mut Sums,
+    widen: [fn(u32) -> i32; 2],
+) {
+    let members = |group: i32, widen: fn(u32) -> i32| -> [i32; MEMBERS] {
+        std::array::from_fn(|l| widen(group as u32 >> (32 / MEMBERS * l)))
     };
-    sums[..R].fill([0; COLUMNS]);
+    for sums in &mut sums[..height] {
+        sums[..T::COLUMNS].fill(0);
+    }
     for g in 0..o.groups {
-        for (r, sums) in sums[..R].iter_mut().enumerate() {
+        for (r, sums) in sums[..height].iter_mut().enumerate() {
             // SAFETY: promised by the caller.
-            let (row, columns) = unsafe {
-                let row = *o.rows.add(g * R + r);
-                (of(row.to_ne_bytes(), SIGNED_ROWS), o.columns.add(g * COLUMNS))
-            };
-            for (c, sum) in sums.iter_mut().enumerate() {
+            let (row, columns) =
+                unsafe { (*o.rows.add(g * height + r), o.columns.add(g * T::COLUMNS)) };
+            let row = members(row, widen[0]);
+            for (c, sum) in sums[..T::COLUMNS].iter_mut().enumerate() {
                 // SAFETY: as above.
-                let column = of(unsafe { *columns.add(c) }.to_ne_bytes(), !SIGNED_ROWS);
+                let column = members(unsafe { *columns.add(c) }, widen[1]);
                 for (a, b) in row.into_iter().zip(column) {
                     *sum = sum.wrapping_add(a * b);
                 }
@@ -123,18 +210,18 @@ unsafe fn portable<const R: usize, const SIGNED_ROWS: bool>(o: Operands, sums: &
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{COLUMNS, Operands, Sums};
+    use super::{Operands, Pairs, Quads, Sums, Tiles};
     use std::arch::x86_64::*;
 
     /// # Safety
-    /// As [`super::Instructions::tile`], on a machine with AVX-512 F and VNNI.
+    /// As [`super::Tiles::tile`], on a machine with AVX-512 F and VNNI.
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub unsafe fn vnni<const R: usize, const SIGNED_ROWS: bool>(o: Operands, sums: &mut Sums) {
+    pub unsafe fn quads<const R: usize, const SIGNED_ROWS: bool>(o: Operands, sums: &mut Sums) {
         let mut lanes = [[_mm512_setzero_si512(); 2]; R];
         for g in 0..o.groups {
             // SAFETY: promised by the caller.
             unsafe {
-                let at = o.columns.add(g * COLUMNS);
+                let at = o.columns.add(g * Quads::COLUMNS);
                 let columns = [0, 16].map(|c| _mm512_loadu_si512(at.add(c).cast()));
                 for r in 0..R {
                     let row = _mm512_set1_epi32(*o.rows.add(g * R + r));
@@ -156,79 +243,33 @@ mod x86 {
         }
     }
 
-    /// The bytes at even and at odd places, as 16 bits.
+    /// Six rows of two vectors, with what they are calculated from, fill the registers.
     ///
     /// # Safety
-    /// The machine has AVX2.
-    #[inline]
+    /// As [`super::Tiles::tile`], on a machine with AVX2.
     #[target_feature(enable = "avx2")]
-    fn split<const SIGNED: bool>(bytes: __m256i) -> [__m256i; 2] {
-        if SIGNED {
-            let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes));
-            [even, _mm256_srai_epi16::<8>(bytes)]
-        } else {
-            let even = _mm256_and_si256(bytes, _mm256_set1_epi16(0xff));
-            [even, _mm256_srli_epi16::<8>(bytes)]
-        }
-    }
-
-    /// Rows that are in registers at once.
-    const TOGETHER: usize = 3;
-
-    /// # Safety
-    /// As [`super::Instructions::tile`], on a machine with AVX2.
-    #[target_feature(enable = "avx2")]
-    pub unsafe fn avx2<const R: usize, const SIGNED_ROWS: bool>(o: Operands, sums: &mut Sums) {
-        for first in (0..R).step_by(TOGETHER) {
-            for c in (0..COLUMNS).step_by(16) {
-                // SAFETY: promised by the caller; beyond the last row that one stands in.
-                unsafe {
-                    let rows = [0, 1, 2].map(|r: usize| (first + r).min(R - 1));
-                    let o = Operands { columns: o.columns.add(c), ..o };
-                    let lanes = if SIGNED_ROWS {
-                        strip::<R, true, false>(rows, o)
-                    } else {
-                        strip::<R, false, true>(rows, o)
-                    };
-                    for (sums, lanes) in sums[first..R].iter_mut().zip(&lanes) {
-                        let to = sums[c..].as_mut_ptr();
-                        _mm256_storeu_si256(to.cast(), lanes[0]);
-                        _mm256_storeu_si256(to.add(8).cast(), lanes[1]);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sixteen columns of a few rows.
-    ///
-    /// # Safety
-    /// As [`avx2`].
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn strip<const R: usize, const SIGNED_ROWS: bool, const SIGNED_COLUMNS: bool>(
-        rows: [usize; TOGETHER],
-        o: Operands,
-    ) -> [[__m256i; 2]; TOGETHER] {
-        let mut lanes = [[_mm256_setzero_si256(); 2]; TOGETHER];
+    pub unsafe fn pairs<const R: usize>(o: Operands, sums: &mut Sums) {
+        let mut lanes = [[_mm256_setzero_si256(); 2]; R];
         for g in 0..o.groups {
             // SAFETY: promised by the caller.
             unsafe {
-                let at = o.columns.add(g * COLUMNS);
-                let columns =
-                    [0, 8].map(|c| split::<SIGNED_COLUMNS>(_mm256_loadu_si256(at.add(c).cast())));
-                for (lanes, row) in lanes.iter_mut().zip(rows) {
-                    let row = _mm256_set1_epi32(*o.rows.add(g * R + row));
-                    let row = split::<SIGNED_ROWS>(row);
-                    for (sum, column) in lanes.iter_mut().zip(columns) {
-                        let even = _mm256_madd_epi16(row[0], column[0]);
-                        let odd = _mm256_madd_epi16(row[1], column[1]);
-                        *sum = _mm256_add_epi32(*sum, _mm256_add_epi32(even, odd));
+                let at = o.columns.add(g * Pairs::COLUMNS);
+                let columns = [0, 8].map(|c| _mm256_loadu_si256(at.add(c).cast()));
+                for r in 0..R {
+                    let row = _mm256_set1_epi32(*o.rows.add(g * R + r));
+                    for v in 0..2 {
+                        let products = _mm256_madd_epi16(row, columns[v]);
+                        lanes[r][v] = _mm256_add_epi32(lanes[r][v], products);
                     }
                 }
             }
         }
-        lanes
+        for r in 0..R {
+            for v in 0..2 {
+                // SAFETY: a row of sums has room for two vectors.
+                unsafe { _mm256_storeu_si256(sums[r][8 * v..].as_mut_ptr().cast(), lanes[r][v]) };
+            }
+        }
     }
 }
 
@@ -236,42 +277,77 @@ mod x86 {
 mod tests {
     use super::*;
 
-    /// Extreme bytes, in every order of signs, by all instructions.
+    fn noise(i: usize) -> u8 {
+        let byte = (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as u8;
+        if i % 5 < 2 { [255u8, 128, 127, 0][i / 5 % 4] } else { byte }
+    }
+
+    /// `n` groups of `T`: of data, which stand for these numbers, or of weights.
+    fn groups<T: Tiles, D: Byte>(n: usize, data: Option<fn(u8) -> D>) -> (Vec<i32>, Vec<i32>) {
+        let (mut all, mut numbers) = (Vec::new(), Vec::new());
+        for g in 0..n {
+            let bytes: Vec<u8> = (0..T::MEMBERS).map(|l| noise(g * T::MEMBERS + l + 3)).collect();
+            let mut members = [0; MOST_MEMBERS];
+            for (to, &byte) in members.iter_mut().zip(&bytes) {
+                let (member, number) = match data {
+                    Some(of) => (T::data(of(byte)), i32::from(of(byte).wide()) + T::moved::<D>()),
+                    None => (T::weight(byte as i8), i32::from(byte as i8)),
+                };
+                *to = member;
+                numbers.push(number);
+            }
+            all.push(T::group(members));
+        }
+        (all, numbers)
+    }
+
+    /// Extreme bytes, with data in rows or columns.
+    fn exact<T: Tiles, D: Byte, const WEIGHTS_ARE_ROWS: bool>(of: fn(u8) -> D) {
+        for (n, height) in [0, 1, 2, 9].into_iter().flat_map(|n| (0..=T::ROWS).map(move |h| (n, h)))
+        {
+            let (in_rows, in_columns) = match WEIGHTS_ARE_ROWS {
+                true => (None, Some(of)),
+                false => (Some(of), None),
+            };
+            let (rows, row_numbers) = groups::<T, D>(n * height, in_rows);
+            let (columns, column_numbers) = groups::<T, D>(n * T::COLUMNS, in_columns);
+            let operands = Operands { rows: rows.as_ptr(), columns: columns.as_ptr(), groups: n };
+            let mut sums = [[77; MOST_COLUMNS]; MOST_ROWS];
+            // SAFETY: the operands have these extents.
+            unsafe { T::tile::<WEIGHTS_ARE_ROWS>(height, operands, &mut sums) };
+            for (r, c) in (0..height).flat_map(|r| (0..T::COLUMNS).map(move |c| (r, c))) {
+                let product = |l: usize| {
+                    let (g, member) = (l / T::MEMBERS, l % T::MEMBERS);
+                    row_numbers[(g * height + r) * T::MEMBERS + member]
+                        * column_numbers[(g * T::COLUMNS + c) * T::MEMBERS + member]
+                };
+                let want: i32 = (0..n * T::MEMBERS).map(product).sum();
+                assert_eq!(sums[r][c], want, "{height} {n} {r} {c}");
+            }
+            assert!(sums[height..].iter().flatten().all(|s| *s == 77));
+        }
+    }
+
     #[test]
     fn tiles_are_exact() {
-        let noise = |i: usize| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as u8;
-        let byte = |i: usize| if i % 5 < 2 { [255u8, 128, 127, 0][i / 5 % 4] } else { noise(i) };
-        for groups in [0, 1, 2, 9] {
-            let some = |n: usize, from: usize| -> Vec<i32> {
-                let of =
-                    |i: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|b| byte(i * 4 + b + from)));
-                (0..n).map(of).collect()
-            };
-            let (rows, columns) = (some(groups * ROWS, 0), some(groups * COLUMNS, 3));
-            let operands = Operands { rows: rows.as_ptr(), columns: columns.as_ptr(), groups };
-            let of = |b: u8, signed| if signed { i32::from(b as i8) } else { i32::from(b) };
-            for (how, height) in Instructions::all().flat_map(|h| (0..=ROWS).map(move |n| (h, n))) {
-                for signed_rows in [false, true] {
-                    let mut sums = [[77; COLUMNS]; ROWS];
-                    // SAFETY: the machine has these; the operands have these extents.
-                    unsafe {
-                        match signed_rows {
-                            true => how.tile::<true>(height, operands, &mut sums),
-                            false => how.tile::<false>(height, operands, &mut sums),
-                        }
-                    }
-                    for (r, c) in (0..height).flat_map(|r| (0..COLUMNS).map(move |c| (r, c))) {
-                        let product = |l: usize| {
-                            let column = columns[l / GROUP * COLUMNS + c].to_ne_bytes()[l % GROUP];
-                            let row = rows[l / GROUP * height + r].to_ne_bytes()[l % GROUP];
-                            of(row, signed_rows) * of(column, !signed_rows)
-                        };
-                        let want: i32 = (0..groups * GROUP).map(product).sum();
-                        assert_eq!(sums[r][c], want, "{how:?} {height} {groups} {r} {c}");
-                    }
-                    assert!(sums[height..].iter().flatten().all(|s| *s == 77));
-                }
-            }
+        exact::<Pairs, u8, true>(|byte| byte);
+        exact::<Pairs, i8, false>(|byte| byte as i8);
+        exact::<Quads, u8, false>(|byte| byte);
+        exact::<Quads, i8, true>(|byte| byte as i8);
+    }
+
+    /// What machines without the instructions run.
+    #[test]
+    fn portable_tiles_are_those_of_this_machine() {
+        let (rows, _) = groups::<Pairs, i8>(9 * 5, None);
+        let (columns, _) = groups::<Pairs, u8>(9 * Pairs::COLUMNS, Some(|byte| byte));
+        let operands = Operands { rows: rows.as_ptr(), columns: columns.as_ptr(), groups: 9 };
+        let mut sums = [[[77; MOST_COLUMNS]; MOST_ROWS]; 2];
+        // SAFETY: the operands have these extents.
+        unsafe {
+            Pairs::tile::<true>(5, operands, &mut sums[0]);
+            portable::<Pairs, 2>(5, operands, &mut sums[1], [widen_16; 2]);
         }
+        assert_eq!(sums[0], sums[1]);
     }
 }

@@ -54,11 +54,11 @@ struct Window<T> {
 }
 
 impl Pool {
-    fn in_size(&self) -> usize {
+    pub(super) fn in_size(&self) -> usize {
         self.input.iter().product()
     }
 
-    fn out_size(&self) -> usize {
+    pub(super) fn out_size(&self) -> usize {
         self.output.iter().product()
     }
 
@@ -170,7 +170,7 @@ impl Pool {
     /// The input row that row `k` of the windows of output row `(d, h)` reads, if it is inside;
     /// rows of windows and of the input are counted over both axes.
     #[inline(always)]
-    fn row(&self, (d, h): (usize, usize), k: usize) -> Option<usize> {
+    pub(super) fn row(&self, (d, h): (usize, usize), k: usize) -> Option<usize> {
         let source = |a: usize, at: usize, k: usize| {
             (at * self.stride[a] + k).checked_sub(self.pad[a]).filter(|&i| i < self.input[a])
         };
@@ -178,7 +178,8 @@ impl Pool {
         Some(d * self.input[1] + h)
     }
 
-    fn for_planes(&self, f: impl Fn(usize) + Send + Sync) {
+    /// Calls `f` on every plane, side by side.
+    pub(super) fn for_planes(&self, f: impl Fn(usize) + Send + Sync) {
         let work = self.out_size() * self.kernel.iter().product::<usize>();
         parallel_for(self.planes, (1usize << 14).div_ceil(work.max(1)), |r| r.for_each(&f));
     }
@@ -191,17 +192,25 @@ impl Pool {
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
         self.for_planes(|plane| {
             // SAFETY: each plane of `y` belongs to one task.
-            unsafe {
-                let (x, y) = (x.at(plane * self.in_size()), y.at(plane * self.out_size()));
-                if !self.goes_by_rows() {
-                    return forward_plane(self, x, y);
-                }
-                with_scratch(self.forward_room(), |room| match self.kind {
-                    PoolKind::Max => forward::<T, Greatest>(self, x, y, &mut [], room),
-                    _ => self.with_widths(|widths| forward::<T, Total>(self, x, y, widths, room)),
-                });
-            }
+            unsafe { self.plane(x.at(plane * self.in_size()), y.at(plane * self.out_size())) };
         });
+    }
+
+    /// `y = pool(x)` of one plane.
+    ///
+    /// # Safety
+    /// `x` is a plane of the input, `y` of the output; they do not overlap.
+    pub(super) unsafe fn plane<T: Real>(&self, x: *const T, y: *mut T) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            if !self.goes_by_rows() {
+                return forward_plane(self, x, y);
+            }
+            with_scratch(self.forward_room(), |room| match self.kind {
+                PoolKind::Max => forward::<T, Greatest>(self, x, y, &mut [], room),
+                _ => self.with_widths(|widths| forward::<T, Total>(self, x, y, widths, room)),
+            });
+        }
     }
 
     /// `dx` from `dy`, with the `x` and `y` of the forward run. The first maximum of a window gets

@@ -279,10 +279,8 @@ fn dropout() -> Vec<Kernel> {
         let dropped = drops(call);
         if dropped || call.ctx.need_grad {
             let keep = 1.0 - call.attrs.get::<DropoutParam>().p;
-            let key = call.ctx.random;
-            let (seed, stream, n) = (key.seed as i64, key.stream as i64, mask.size());
-            let all = i32::from(!dropped);
-            let mut args = args![n as i64, mask.ptr(), seed, stream, keep, all];
+            let (n, all) = (mask.size(), i32::from(!dropped));
+            let mut args = args![n as i64, mask.ptr(), call.ctx.random, keep, all];
             launcher.launch(0, Grid::over(n.div_ceil(4)), &mut args)?;
         }
         match dropped {

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::random::Span;
 use crate::operator::{Call, Compare, Grid, Kernel, Launcher, Match};
-use crate::ops::tensor::distributions::{check_range, check_scale};
+use crate::ops::tensor::distributions::Setting;
 use crate::ops::tensor::indexing::take::{OneHotParam, TakeMode, TakeParam, take_axis};
 use crate::ops::tensor::random::{NormalParam, UniformParam};
 use crate::shape::Shape;
@@ -16,11 +16,10 @@ use crate::tensor::View;
 fn uniform() -> Vec<Kernel> {
     vec![kernel("random", &["uniform<$0>"], &[("output", FLOATS)], |call, launcher| {
         let p = call.attrs.get::<UniformParam>();
-        check_range(p.low.into(), p.high.into())?;
-        let (y, key) = (&call.outputs[0], call.ctx.random);
-        let [low, width, last] = Span::new(y.dtype(), p.low.into(), p.high.into()).parts();
-        let (n, seed, stream) = (y.size(), key.seed as i64, key.stream as i64);
-        let mut args = args![n as i64, y.ptr(), seed, stream, low, width, last, add(call, 0)];
+        let [low, high] = p.checked()?;
+        let (y, n) = (&call.outputs[0], call.outputs[0].size());
+        let [low, width, last] = Span::new(y.dtype(), low, high).parts();
+        let mut args = args![n as i64, y.ptr(), call.ctx.random, low, width, last, add(call, 0)];
         launcher.launch(0, Grid::over(n.div_ceil(4)), &mut args)
     })]
 }
@@ -28,11 +27,9 @@ fn uniform() -> Vec<Kernel> {
 fn normal() -> Vec<Kernel> {
     vec![kernel("random", &["normal<$0>"], &[("output", FLOATS)], |call, launcher| {
         let p = call.attrs.get::<NormalParam>();
-        check_scale(p.scale.into())?;
-        let (y, key) = (&call.outputs[0], call.ctx.random);
-        let (n, seed, stream) = (y.size(), key.seed as i64, key.stream as i64);
-        let [mean, scale] = [p.loc, p.scale].map(f64::from);
-        let mut args = args![n as i64, y.ptr(), seed, stream, mean, scale, add(call, 0)];
+        let [mean, scale] = p.checked()?;
+        let (y, n) = (&call.outputs[0], call.outputs[0].size());
+        let mut args = args![n as i64, y.ptr(), call.ctx.random, mean, scale, add(call, 0)];
         launcher.launch(0, Grid::over(n.div_ceil(4)), &mut args)
     })]
 }

@@ -224,8 +224,7 @@ impl Operands<'_> {
         if layer == 0 || p == 0.0 || !self.train || n == 0 {
             return Ok(());
         }
-        let (seed, stream) = (self.key.seed as i64, self.key.stream as i64);
-        let mut args = args![n as i64, x, seed, stream, (layer as i64) << 40, 1.0 - p];
+        let mut args = args![n as i64, x, self.key, (layer as i64) << 40, 1.0 - p];
         launcher.launch(DROP, Grid::over(n.div_ceil(4)), &mut args)
     }
 

@@ -4,7 +4,7 @@
 use super::ranges::*;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::int8::convert::{EachPair, Product, RealProduct, Sum, map_pairs};
 use crate::operator::infer::{assign_type, elementwise_shape};
 use crate::operator::{Attrs, Call, Kernel, OpDef, OpReq};
 use crate::params;
@@ -116,6 +116,13 @@ pub fn operators() -> Vec<OpDef> {
     ]
 }
 
+/// Runs `$body` with aliases for the dtypes of both arrays.
+macro_rules! with_bytes {
+    ($call:expr, $S:ident, $T:ident => $body:expr) => {
+        with_byte!($call.inputs[0].dtype(), $S => with_byte!($call.inputs[1].dtype(), $T => $body))
+    };
+}
+
 fn int_type(min: Option<f32>, max: Option<f32>) -> DType {
     if Range::calibrated(min, max).is_some() { DType::I8 } else { DType::I32 }
 }
@@ -133,8 +140,8 @@ fn add(call: &Call<'_>) -> Result<()> {
     };
     let range = Range::calibrated(p.min_calib_range, p.max_calib_range).unwrap_or_else(both);
     range.write(call);
-    let [a, b] = units(call).map(|unit| unit * range.units(call.outputs[0].dtype()));
-    integers(call, |x, y| x * a + y * b);
+    let units_in_one = range.units(call.outputs[0].dtype());
+    integers(call, Sum { factors: units(call).map(|unit| unit * units_in_one) });
     Ok(())
 }
 
@@ -142,45 +149,42 @@ fn mul(call: &Call<'_>) -> Result<()> {
     let p: &QuantizedMulParam = call.attrs.get();
     let [a, b] = units(call);
     if p.enable_float_output {
-        pairs::<f32>(call, |x, y| (x * y * a * b) as f32);
+        with_bytes!(call, S, T => pairs::<S, T, f32>(call, RealProduct { units: [a, b] }));
         return Ok(());
     }
     match Range::calibrated(p.min_calib_range, p.max_calib_range) {
         Some(range) => {
             range.write(call);
-            let factor = a * b * range.units(DType::I8);
-            integers(call, |x, y| x * y * factor);
+            integers(call, Product { factor: a * b * range.units(DType::I8) });
         }
         None => {
             Range::of_unit(a * b, DType::I32).write(call);
-            integers(call, |x, y| x * y);
+            integers(call, Product { factor: 1.0 });
         }
     }
     Ok(())
 }
 
-/// The integers nearest to `f`.
-fn integers(call: &Call<'_>, f: impl Fn(f64, f64) -> f64 + Copy + Send + Sync) {
+/// Writes `f` of all pairs to the output as integers.
+fn integers<F>(call: &Call<'_>, f: F)
+where
+    F: EachPair<i8, i8, i8> + EachPair<i8, u8, i8> + EachPair<u8, i8, i8> + EachPair<u8, u8, i8>,
+    F: EachPair<i8, i8, i32>
+        + EachPair<i8, u8, i32>
+        + EachPair<u8, i8, i32>
+        + EachPair<u8, u8, i32>,
+{
     match call.outputs[0].dtype() {
-        DType::I32 => pairs::<i32>(call, |x, y| nearest(f(x, y))),
-        _ => pairs::<i8>(call, |x, y| nearest(f(x, y))),
+        DType::I32 => with_bytes!(call, S, T => pairs::<S, T, i32>(call, f)),
+        _ => with_bytes!(call, S, T => pairs::<S, T, i8>(call, f)),
     }
 }
 
 /// Writes `f` of all pairs to the output.
-fn pairs<D: Element>(call: &Call<'_>, f: impl Fn(f64, f64) -> D + Copy + Send + Sync) {
-    if call.req[0] == OpReq::Null {
-        return;
+fn pairs<S: Element, T: Element, D: Element>(call: &Call<'_>, f: impl EachPair<S, T, D>) {
+    let ([x, y], z) = ([&call.inputs[0], &call.inputs[1]], &call.outputs[0]);
+    if call.req[0] != OpReq::Null {
+        // SAFETY: inference gave all views one size; the output overlaps no input.
+        unsafe { map_pairs(f, x.as_ptr(), y.as_ptr(), z.as_ptr(), z.size()) };
     }
-    let [x, y] = [&call.inputs[0], &call.inputs[1]];
-    let out = Shared(call.outputs[0].as_ptr::<D>());
-    with_byte!(x.dtype(), S => with_byte!(y.dtype(), T => {
-        let (x, y) = (Shared(x.as_ptr::<S>()), Shared(y.as_ptr::<T>()));
-        parallel_for(call.outputs[0].size(), 1 << 15, |range| {
-            for i in range {
-                // SAFETY: inference gave all views one size; each element belongs to one task.
-                unsafe { *out.at(i) = f((*x.at(i)).into(), (*y.at(i)).into()) };
-            }
-        });
-    }));
 }

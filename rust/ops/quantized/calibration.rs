@@ -4,6 +4,7 @@
 use super::ranges::{map, range_shapes};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::int8::convert::{ToUnits, extremes};
 use crate::kernels::parallel::parallel_for;
 use crate::operator::infer::{assign_shape, assign_type, elementwise_shape};
 use crate::operator::{Call, Gradient, Kernel, OpDef, OpReq};
@@ -139,12 +140,12 @@ fn calibrate(call: &Call<'_>) -> Result<()> {
 fn asymmetric(call: &Call<'_>) -> Result<()> {
     let p: &AsymmetricParam = call.attrs.get();
     let x = &call.inputs[0];
-    // SAFETY: inference gave the input this dtype; it is not written meanwhile.
-    let values = unsafe { x.slice::<f32>() };
     let (min, max) = match (p.min_calib_range, p.max_calib_range) {
         (Some(min), Some(max)) => (min, max),
         _ => {
-            values.iter().fold((0.0, 0.0), |(low, high): (f32, f32), &x| (low.min(x), high.max(x)))
+            // SAFETY: inference gave the input this dtype; it is not written meanwhile.
+            let found = unsafe { extremes(x.as_ptr::<f32>(), x.size()) };
+            found.map_or((0.0, 0.0), |[min, max]| (min.min(0.0), max.max(0.0)))
         }
     };
     let (min, max) = (f64::from(min), f64::from(max));
@@ -154,9 +155,7 @@ fn asymmetric(call: &Call<'_>) -> Result<()> {
     let scale = if max > min { 255.0 / (max - min) } else { 1.0 };
     let shift = -min * scale;
     if call.req[0] != OpReq::Null {
-        map::<f32, u8>(x, &call.outputs[0], |x| {
-            (f64::from(x) * scale + shift).round_ties_even().clamp(0.0, 255.0) as u8
-        });
+        map::<f32, u8>(x, &call.outputs[0], ToUnits { factor: scale, shift });
     }
     for (i, value) in [(1, scale), (2, shift)] {
         if call.req[i] != OpReq::Null {

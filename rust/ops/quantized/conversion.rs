@@ -1,9 +1,9 @@
 //! Between real numbers and integers: `quantize`, `quantize_v2`, `dequantize`, `requantize`.
 
 use super::ranges::*;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::Result;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::int8::convert::{self, Each, ToReal, ToUnits};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
@@ -232,28 +232,14 @@ fn quantize_v2(call: &Call<'_>) -> Result<()> {
     quantize(call, range)
 }
 
-/// The least and the greatest of `f(x)`; both 0 for no elements. NaN is left out.
-fn extremes<T: crate::dtype::Element>(x: &View, f: impl Fn(T) -> f32 + Send + Sync) -> Range {
-    const PART: usize = 1 << 15;
-    let (n, from) = (x.size(), Shared(x.as_ptr::<T>()));
-    let mut parts = vec![(f32::INFINITY, f32::NEG_INFINITY); n.div_ceil(PART)];
-    let to = Shared(parts.as_mut_ptr());
-    parallel_for(parts.len(), 1, |range| {
-        for part in range {
-            let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
-            for i in part * PART..((part + 1) * PART).min(n) {
-                // SAFETY: the view holds `n` elements.
-                let v = f(unsafe { *from.at(i) });
-                low = low.min(v);
-                high = high.max(v);
-            }
-            // SAFETY: each part belongs to one task.
-            unsafe { *to.at(part) = (low, high) };
-        }
-    });
-    let all =
-        parts.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-    if all.0 > all.1 { Range { min: 0.0, max: 0.0 } } else { Range { min: all.0, max: all.1 } }
+/// The range from the least of the elements to the greatest, each as a real number; NaN is left
+/// out, and the range of no elements is 0.
+fn extremes<T: Element + convert::Limits>(x: &View, real: impl Fn(T) -> f32) -> Range {
+    // SAFETY: the view holds its elements, and an input is not written while the kernel runs.
+    let found = unsafe { convert::extremes(x.as_ptr::<T>(), x.size()) };
+    // Whether 0 has a sign depends on which of several was found.
+    let [min, max] = found.map_or([0.0; 2], |ends| ends.map(|end| real(end) + 0.0));
+    Range { min, max }
 }
 
 fn dequantize(call: &Call<'_>) -> Result<()> {
@@ -261,11 +247,11 @@ fn dequantize(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
     }
-    let unit = Range::of_inputs(call, 1).unit(x.dtype());
+    let real = ToReal { unit: Range::of_inputs(call, 1).unit(x.dtype()) };
     if x.dtype() == DType::I32 {
-        map::<i32, f32>(x, y, |q| (f64::from(q) * unit) as f32);
+        map::<i32, f32>(x, y, real);
     } else {
-        with_byte!(x.dtype(), T => map::<T, f32>(x, y, |q| (f64::from(q) * unit) as f32));
+        with_byte!(x.dtype(), T => map::<T, f32>(x, y, real));
     }
     Ok(())
 }
@@ -274,13 +260,12 @@ fn requantize(call: &Call<'_>) -> Result<()> {
     let p: &CalibratedParam = call.attrs.get();
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let unit = Range::of_inputs(call, 1).unit(DType::I32);
-    let real = |q: i32| (f64::from(q) * unit) as f32;
     let range = Range::calibrated(p.min_calib_range, p.max_calib_range)
-        .unwrap_or_else(|| extremes::<i32>(x, real));
+        .unwrap_or_else(|| extremes::<i32>(x, |q| ToReal { unit }.of(q)));
     said(range, y.dtype()).write(call);
     if call.req[0] != OpReq::Null {
-        let factor = unit * range.units(y.dtype());
-        with_byte!(y.dtype(), T => map::<i32, T>(x, y, |q| nearest(f64::from(q) * factor)));
+        let units = ToUnits { factor: unit * range.units(y.dtype()), shift: 0.0 };
+        with_byte!(y.dtype(), T => map::<i32, T>(x, y, units));
     }
     Ok(())
 }

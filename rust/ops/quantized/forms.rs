@@ -4,8 +4,9 @@
 use super::ranges::*;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::int8;
+use crate::kernels::int8::convert::{Positive, ToUnits, each};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Kernel, NoParam, OpDef, OpReq};
 use crate::ops::nn::activation::{ActType, ActivationParam};
@@ -172,7 +173,8 @@ fn flat_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<
 
 fn flatten(call: &Call<'_>) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
-    with_byte!(x.dtype(), T => map::<T, T>(x, y, |q| q));
+    // SAFETY: inference gave both bytes and one size; the output overlaps no input.
+    unsafe { y.as_ptr::<u8>().copy_from_nonoverlapping(x.as_ptr(), y.size()) };
     Ok(())
 }
 
@@ -191,11 +193,7 @@ fn act_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resu
 
 fn act(call: &Call<'_>) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
-    // Unsigned integers are not below 0.
-    match x.dtype() {
-        DType::U8 => map::<u8, u8>(x, y, |q| q),
-        _ => map::<i8, i8>(x, y, |q| q.max(0)),
-    }
+    with_byte!(x.dtype(), T => map::<T, T>(x, y, Positive));
     Ok(())
 }
 
@@ -208,30 +206,14 @@ fn pool_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Res
     pooling::infer_shape(attrs, inputs, outputs)
 }
 
-/// Bytes and their averages are exact in float32, so the kernel of numbers serves.
 fn pool(call: &Call<'_>) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let (layout, pool) = pooling::geometry(call.attrs, x, y)?;
     if layout.channels_last() {
         return Err(Error::argument("layout", "value", "channels last", "channels first"));
     }
-    let (input, output) = (x.size().next_multiple_of(16), y.size());
-    with_scratch::<f32, _>(input + output, |room| {
-        let (from, to) = room.split_at_mut(input);
-        with_byte!(x.dtype(), T => {
-            // SAFETY: an input is not written while the kernel runs, and the output is ours to
-            // write; the scratch has their extents.
-            unsafe {
-                for (wide, &q) in from.iter_mut().zip(x.slice::<T>()) {
-                    *wide = f32::from(q);
-                }
-                pool.forward(from.as_ptr(), to.as_mut_ptr());
-                for (q, &wide) in y.slice_mut::<T>().iter_mut().zip(&*to) {
-                    *q = nearest(wide.into());
-                }
-            }
-        });
-    });
+    // SAFETY: inference gave the views these extents; the output overlaps no input.
+    with_byte!(x.dtype(), T => unsafe { int8::pool(&pool, x.as_ptr::<T>(), y.as_ptr()) });
     Ok(())
 }
 
@@ -273,18 +255,19 @@ fn concat(call: &Call<'_>) -> Result<()> {
     let axis = out.shape().axis(call.attrs.get::<ConcatParam>().dim.into())?;
     let inner = |shape: &Shape| shape.product(axis..shape.ndim());
     let (outer, width) = (out.shape().product(0..axis), inner(out.shape()));
-    let units = widest.units(out.dtype());
+    let units_in_one = widest.units(out.dtype());
     let mut start = 0;
     for (i, x) in call.inputs[..n].iter().enumerate() {
-        let (factor, part) = (range(i).unit(x.dtype()) * units, inner(x.shape()));
+        let units = ToUnits { factor: range(i).unit(x.dtype()) * units_in_one, shift: 0.0 };
+        let part = inner(x.shape());
         with_byte!(x.dtype(), S => with_byte!(out.dtype(), D => {
             let (from, to) = (Shared(x.as_ptr::<S>()), Shared(out.as_ptr::<D>()));
             parallel_for(outer, (1usize << 15).div_ceil(part.max(1)), |range| {
-                for (row, k) in range.flat_map(|row| (0..part).map(move |k| (row, k))) {
+                for row in range {
                     // SAFETY: inference gave the views these extents; rows belong to one task.
                     unsafe {
-                        let q = f64::from(*from.at(row * part + k));
-                        *to.at(row * width + start + k) = nearest::<D>(q * factor);
+                        let from = from.at(row * part).cast_const();
+                        each(units, from, to.at(row * width + start), part);
                     }
                 }
             });

@@ -3,7 +3,7 @@
 use super::ranges::*;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::int8;
+use crate::kernels::int8::{self, convert::nearest};
 use crate::operator::infer::assign_type;
 use crate::operator::{Attrs, Call, Kernel, OpDef, OpReq};
 use crate::ops::nn::convolution::{self, ConvolutionParam};

@@ -3,6 +3,7 @@
 use super::ranges::*;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::int8::convert::{ToUnits, each};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::assign_type;
 use crate::operator::{Attrs, Call, Kernel, OpDef, OpReq};
@@ -90,16 +91,17 @@ fn run(call: &Call<'_>) -> Result<()> {
     // SAFETY: inputs are not written while the kernel runs.
     let of = |i: usize, c: usize| f64::from(unsafe { call.inputs[i].slice::<f32>() }[c]);
     let (from, to) = (Shared(x.as_ptr::<i8>()), Shared(y.as_ptr::<i8>()));
-    parallel_for(extents.outer * extents.channels, 1, |tasks| {
+    let grain = (1usize << 15).div_ceil(extents.inner.max(1));
+    parallel_for(extents.outer * extents.channels, grain, |tasks| {
         for plane in tasks {
             let c = plane % extents.channels;
             let gamma = if p.fix_gamma { 1.0 } else { of(1, c) };
             let slope = gamma / (of(4, c) + p.eps).sqrt();
-            let (factor, shift) = (unit * slope * units, (of(2, c) - of(3, c) * slope) * units);
-            for i in plane * extents.inner..(plane + 1) * extents.inner {
-                // SAFETY: planes lie in the views; each belongs to one task.
-                unsafe { *to.at(i) = nearest(f64::from(*from.at(i)) * factor + shift) };
-            }
+            let shift = (of(2, c) - of(3, c) * slope) * units;
+            let to_units = ToUnits { factor: unit * slope * units, shift };
+            let at = plane * extents.inner;
+            // SAFETY: planes lie in the views; each belongs to one task.
+            unsafe { each(to_units, from.at(at).cast_const(), to.at(at), extents.inner) };
         }
     });
     Ok(())

@@ -7,7 +7,7 @@
 
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::int8::convert::{self, Each, ToUnits};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Call, OpReq};
 use crate::shape::Shape;
@@ -84,24 +84,11 @@ fn first(view: &View) -> f32 {
     unsafe { view.slice::<f32>() }.first().copied().unwrap_or(0.0)
 }
 
-/// The integer nearest to a number of units (halves go to the even one), within the levels.
-#[inline(always)]
-pub fn nearest<T: Element>(units: f64) -> T {
-    let most = levels(T::DTYPE);
-    let least = if T::DTYPE == DType::U8 { 0.0 } else { -most };
-    // NaN stands for nothing; it becomes 0.
-    T::from_f64(units.round_ties_even().clamp(least, most))
-}
-
 /// `y[i] = f(x[i])`.
-pub fn map<S: Element, D: Element>(x: &View, y: &View, f: impl Fn(S) -> D + Send + Sync) {
-    let (from, to) = (Shared(x.as_ptr::<S>()), Shared(y.as_ptr::<D>()));
-    parallel_for(y.size(), 1 << 15, |range| {
-        for i in range {
-            // SAFETY: inference gave both views one size; each element belongs to one task.
-            unsafe { *to.at(i) = f(*from.at(i)) };
-        }
-    });
+pub fn map<S: Element, D: Element>(x: &View, y: &View, f: impl Each<S, D>) {
+    // SAFETY: inference gave both views one size; the output, which is ours to write, overlaps no
+    // input.
+    unsafe { convert::map(f, x.as_ptr(), y.as_ptr(), y.size()) };
 }
 
 /// Runs `$body` with the alias `$T` for int8 or uint8.
@@ -123,8 +110,8 @@ pub(super) use with_byte;
 
 /// Quantises real numbers to `out`, int8 or uint8, by a range.
 pub fn quantise(x: &View, range: Range, out: &View) {
-    let units = range.units(out.dtype());
-    with_byte!(out.dtype(), T => map::<f32, T>(x, out, |x| nearest(f64::from(x) * units)));
+    let units = ToUnits { factor: range.units(out.dtype()), shift: 0.0 };
+    with_byte!(out.dtype(), T => map::<f32, T>(x, out, units));
 }
 
 /// Ranges are float32.

@@ -1,7 +1,7 @@
 //! Random arrays. Every element is a pure function of the seed, the call and its own position (see
 //! `kernels::philox`), so results depend neither on threads nor on scheduling.
 
-use super::distributions::{check_range, check_scale};
+use super::distributions::Setting;
 use super::kernel;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
@@ -95,9 +95,9 @@ fn generate<T: Element>(
 
 fn uniform(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<UniformParam>();
-    check_range(p.low.into(), p.high.into())?;
+    let [low, high] = p.checked()?;
     let out = &call.outputs[0];
-    let span = Span::new(out.dtype(), p.low.into(), p.high.into());
+    let span = Span::new(out.dtype(), low, high);
     with_dtype!(out.dtype(), T => {
         generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| w.map(|w| span.at(unit(w).into())))
     });
@@ -113,8 +113,7 @@ fn normal_pair(a: u32, b: u32) -> [f64; 2] {
 
 fn normal(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<NormalParam>();
-    check_scale(p.scale.into())?;
-    let (loc, scale) = (p.loc as f64, p.scale as f64);
+    let [loc, scale] = p.checked()?;
     let out = &call.outputs[0];
     with_dtype!(out.dtype(), T => {
         generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| {

@@ -4,17 +4,18 @@
 #include "random.cu"
 
 struct Draws {
-  Index seed, stream, index;
+  Key key;
+  Index index;
   Words words;
   int used;
 
-  __device__ Draws(Index seed, Index stream, Index i)
-      : seed(seed), stream(stream), index(i), words(philox(seed, stream, i)), used(0) {}
+  __device__ Draws(Key key, Index i)
+      : key(key), index(i), words(philox(key, i)), used(0) {}
 
   __device__ unsigned word() {
     if (used == 4) {
       index += (Index)1 << 44;  // no call has as many elements
-      words = philox(seed, stream, index);
+      words = philox(key, index);
       used = 0;
     }
     unsigned found = used == 0 ? words.w[0] : used == 1 ? words.w[1] : used == 2 ? words.w[2]
@@ -86,6 +87,20 @@ struct Draws {
 
 enum { UNIFORM, NORMAL, EXPONENTIAL, GAMMA, POISSON, FAILURES, DISPERSED };
 
+// Whether there is a distribution `kind` with the parameters a and b.
+__device__ inline bool exists(int kind, double a, double b) {
+  double most = 1.7976931348623157e308;
+  switch (kind) {
+    case UNIFORM: return a <= b;
+    case NORMAL: return b >= 0 && b <= most;
+    case EXPONENTIAL: return a > 0;
+    case GAMMA: return a > 0 && b > 0;
+    case POISSON: return a >= 0 && a <= most;
+    case FAILURES: return a > 0 && b > 0 && b <= 1;
+    default: return a >= 0 && a <= most && b >= 0 && b <= most;
+  }
+}
+
 // One number of the distribution `kind` with the parameters a and b.
 __device__ inline double draw_one(Draws &d, int kind, double a, double b) {
   switch (kind) {
@@ -101,31 +116,33 @@ __device__ inline double draw_one(Draws &d, int kind, double a, double b) {
 
 // Numbers are at most `most`.
 template <class T>
-__global__ void draw(Index n, T *y, Index seed, Index stream, int kind, double a, double b,
-                     double most, int add) {
+__global__ void draw(Index n, T *y, Key key, int kind, double a, double b, double most, int add) {
   for (Index i = first(); i < n; i += step()) {
-    Draws draws(seed, stream, i);
+    Draws draws(key, i);
     double value = draw_one(draws, kind, a, b);
     store(y + i, value > most ? most : value, add);
   }
 }
 
-// `each` numbers for each of the parameters.
+// `each` numbers for each of the parameters; NaN where there is no such distribution.
 template <class T, class P>
-__global__ void draw_each(Index n, Index each, T *y, Index seed, Index stream, int kind,
-                          const P *a, const P *b, int add) {
+__global__ void draw_each(Index n, Index each, T *y, Key key, int kind, const P *a, const P *b,
+                          int add) {
   for (Index i = first(); i < n; i += step()) {
-    Draws draws(seed, stream, i);
+    Draws draws(key, i);
     double second = b ? (double)(Compute<P>)b[i / each] : 0;
-    store(y + i, draw_one(draws, kind, (double)(Compute<P>)a[i / each], second), add);
+    double first = (double)(Compute<P>)a[i / each];
+    double value = exists(kind, first, second) ? draw_one(draws, kind, first, second)
+                                               : (double)(0 * infinity_f());
+    store(y + i, value, add);
   }
 }
 
 // Whole numbers from `low` on, `span` many.
 template <class T>
-__global__ void draw_whole(Index n, T *y, Index seed, Index stream, Index low, Index span, int add) {
+__global__ void draw_whole(Index n, T *y, Key key, Index low, Index span, int add) {
   for (Index i = first(); i < n; i += step()) {
-    Words words = philox(seed, stream, i);
+    Words words = philox(key, i);
     unsigned long long word = words.w[0] | (unsigned long long)words.w[1] << 32;
     store(y + i, low + (Index)__umul64hi(word, (unsigned long long)span), add);
   }
@@ -135,10 +152,10 @@ __global__ void draw_whole(Index n, T *y, Index seed, Index stream, Index low, I
 // for each row of `length` probabilities; with `logs` the logarithms of theirs.
 template <class P, class T>
 __global__ void draw_numbers(Index n, Index each, Index length, const P *p, T *y, P *logs,
-                             Index seed, Index stream) {
+                             Key key) {
   for (Index i = first(); i < n; i += step()) {
     const P *row = p + i / each * length;
-    double u = Draws(seed, stream, i).uniform(), sum = 0;
+    double u = Draws(key, i).uniform(), sum = 0;
     Index chosen = 0;
     for (; chosen < length - 1; chosen++) {
       sum += (double)(Compute<P>)row[chosen];

@@ -3,10 +3,13 @@
 
 struct Words { unsigned w[4]; };
 
-__device__ inline Words philox(unsigned long long seed, unsigned long long stream, Index index) {
-  unsigned c[4] = {(unsigned)index, (unsigned)((unsigned long long)index >> 32), (unsigned)stream,
-                   (unsigned)(stream >> 32)};
-  unsigned k[2] = {(unsigned)seed, (unsigned)(seed >> 32)};
+// What the numbers of a call depend on: `RandomKey` of the host.
+struct Key { unsigned long long seed, stream; };
+
+__device__ inline Words philox(Key key, Index index) {
+  unsigned c[4] = {(unsigned)index, (unsigned)((unsigned long long)index >> 32),
+                   (unsigned)key.stream, (unsigned)(key.stream >> 32)};
+  unsigned k[2] = {(unsigned)key.seed, (unsigned)(key.seed >> 32)};
   for (int round = 0; round < 10; round++) {
     unsigned a = __umulhi(c[0], 0xD2511F53u), b = __umulhi(c[2], 0xCD9E8D57u);
     unsigned low = c[0] * 0xD2511F53u, other = c[2] * 0xCD9E8D57u;
@@ -25,10 +28,9 @@ __device__ inline float unit(unsigned word) { return (float)(word >> 8) * (1.0f 
 
 // Uniform numbers `low + width * u`, at most `last`.
 template <class T>
-__global__ void uniform(Index n, T *y, Index seed, Index stream, double low, double width,
-                        double last, int add) {
+__global__ void uniform(Index n, T *y, Key key, double low, double width, double last, int add) {
   for (Index block = first(); block * 4 < n; block += step()) {
-    Words words = philox(seed, stream, block);
+    Words words = philox(key, block);
     for (int i = 0; i < 4 && block * 4 + i < n; i++) {
       double value = low + width * (double)unit(words.w[i]);
       store(y + block * 4 + i, value < last ? value : last, add);
@@ -38,9 +40,9 @@ __global__ void uniform(Index n, T *y, Index seed, Index stream, double low, dou
 
 // Normal numbers in pairs (G. Box and M. Muller, 1958).
 template <class T>
-__global__ void normal(Index n, T *y, Index seed, Index stream, double mean, double scale, int add) {
+__global__ void normal(Index n, T *y, Key key, double mean, double scale, int add) {
   for (Index block = first(); block * 4 < n; block += step()) {
-    Words words = philox(seed, stream, block);
+    Words words = philox(key, block);
     for (int i = 0; i < 4 && block * 4 + i < n; i++) {
       double radius = sqrt(-2.0 * log(1.0 - (double)unit(words.w[i / 2 * 2])));
       double angle = 6.283185307179586 * (double)unit(words.w[i / 2 * 2 + 1]);
@@ -51,10 +53,10 @@ __global__ void normal(Index n, T *y, Index seed, Index stream, double mean, dou
 
 // 1 / keep with probability `keep`, else 0.
 template <class T>
-__global__ void drop_mask(Index n, T *mask, Index seed, Index stream, float keep, int all) {
+__global__ void drop_mask(Index n, T *mask, Key key, float keep, int all) {
   typedef Compute<T> C;
   for (Index block = first(); block * 4 < n; block += step()) {
-    Words words = philox(seed, stream, block);
+    Words words = philox(key, block);
     for (int i = 0; i < 4 && block * 4 + i < n; i++) {
       C kept = unit(words.w[i]) < keep ? (C)1 : (C)0;
       mask[block * 4 + i] = convert<T>(all ? (C)1 : kept * ((C)1 / (C)keep));

@@ -166,10 +166,10 @@ __global__ void rnn_step_back(Index batch, Index hid, int cell, const T *gates, 
 
 // Dropout between layers, in place: numbers from `start` on, kept with probability `keep`.
 template <class T>
-__global__ void rnn_drop(Index n, T *x, Index seed, Index stream, Index start, float keep) {
+__global__ void rnn_drop(Index n, T *x, Key key, Index start, float keep) {
   typedef Compute<T> C;
   for (Index block = first(); block * 4 < n; block += step()) {
-    Words words = philox(seed, stream, start + block);
+    Words words = philox(key, start + block);
     for (int i = 0; i < 4 && block * 4 + i < n; i++) {
       C old = (C)x[block * 4 + i];
       x[block * 4 + i] = convert<T>(unit(words.w[i]) < keep ? old * ((C)1 / (C)keep) : (C)0);

@@ -2,19 +2,22 @@
 //! own number only.
 
 mod density;
+mod distribution;
 mod multinomial;
 mod sampling;
 mod zipf;
 
 use super::common::{all_known, elementwise, wanted, write_f64};
+use super::random::{NormalParam, UniformParam};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::random::{Draws, Span};
+use crate::kernels::random::Draws;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
 use crate::params;
 use crate::shape::Shape;
+pub(in crate::ops) use distribution::Distribution;
 
 /// Parameters of one distribution, followed by shape, context and dtype.
 macro_rules! source_params {
@@ -88,48 +91,24 @@ fn fill(call: &Call<'_>, f: impl Fn(&mut Draws, usize) -> f64 + Send + Sync) {
     });
 }
 
-/// Refuses a parameter that is out of range.
-fn check(name: &str, value: f64, is_valid: bool, expected: &str) -> Result<()> {
-    if is_valid { Ok(()) } else { Err(Error::invalid(name, value, expected)) }
-}
-
-fn check_positive(name: &str, value: f64) -> Result<()> {
-    check(name, value, value > 0.0, "more than 0")
-}
-
-fn check_not_negative(name: &str, value: f64) -> Result<()> {
-    check(name, value, value >= 0.0 && value.is_finite(), "at least 0, and finite")
-}
-
-/// Refuses limits of a uniform distribution that are not in order.
-pub(in crate::ops) fn check_range(low: f64, high: f64) -> Result<()> {
-    check("high", high, low <= high, &format!("at least low, {low}"))
-}
-
-/// Refuses a negative standard deviation.
-pub(in crate::ops) fn check_scale(scale: f64) -> Result<()> {
-    check_not_negative("scale", scale)
-}
-
-fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
-    let mean = d.gamma(shape) * scale;
-    d.poisson(mean)
-}
-
-/// Negative binomial of mean `mu` and dispersion `alpha`.
-fn dispersed(d: &mut Draws, mu: f64, alpha: f64) -> f64 {
-    if alpha == 0.0 { d.poisson(mu) } else { gamma_poisson(d, 1.0 / alpha, mu * alpha) }
-}
-
 fn doc(what: &str, dtypes: &str, example: &str, shape: &str) -> String {
     format!(
         "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends \
          on the seed, the call and ``i`` only, not on threads. Parameters outside of the \
-         distribution's domain are an error.\n\nExamples\n--------\n>>> {example}.shape\n{shape}\n"
+         distribution's domain are an error; in arrays on a device they give \
+         NaN.\n\nExamples\n--------\n>>> {example}.shape\n{shape}\n"
     )
 }
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F64, DType::F16];
+
+/// Fills output 0 by a distribution.
+fn draw<P: Setting>(call: &Call<'_>, p: &P) -> Result<()> {
+    let numbers = p.checked()?;
+    let drawing = P::DISTRIBUTION.of(call.outputs[0].dtype(), numbers);
+    fill(call, |d, _| drawing.draw(d));
+    Ok(())
+}
 
 /// An operator without inputs. `draw` checks the parameters and runs.
 fn source<P: Source>(
@@ -178,10 +157,9 @@ fn dtype_of(given: Option<DType>, types: &[DType], slot: &mut Option<DType>) -> 
 }
 
 /// A distribution's operator, and the one that draws arrays like another.
-fn both<P: Source + for<'a> From<&'a L>, L: ParamStruct>(
+fn both<P: Source + Setting + for<'a> From<&'a L>, L: ParamStruct>(
     name: &'static str,
     what: &'static str,
-    draw: fn(&Call<'_>, &P) -> Result<()>,
 ) -> [OpDef; 2] {
     let alias = name.trim_start_matches('_');
     let given = if name == "_random_negative_binomial" { "k=3, p=0.5, " } else { "" };
@@ -190,99 +168,64 @@ fn both<P: Source + for<'a> From<&'a L>, L: ParamStruct>(
     let example = format!("nd.random.{method}({given}data=nd.ones((2, 3)))");
     [
         source::<P>(name, &[alias], what, &FLOATS, draw),
-        alike(OpDef::new::<L>(&like), what, &example).kernel(
-            Kernel::cpu(move |call| draw(call, &P::from(call.attrs.get::<L>()))).skips_null(),
-        ),
+        alike::<L>(&like, what, &example, |call, p| draw(call, &P::from(p))),
     ]
 }
 
 /// Parameters of a distribution: one or two numbers.
 pub(in crate::ops) trait Setting {
+    const DISTRIBUTION: Distribution;
+    /// The numbers with their names; the second is 0 where there is one.
+    fn named(&self) -> [(&'static str, f64); 2];
+
     /// The numbers; an error if there is no such distribution.
-    fn checked(&self) -> Result<[f64; 2]>;
-}
-
-impl Setting for GammaParam {
     fn checked(&self) -> Result<[f64; 2]> {
-        check_positive("alpha", self.alpha.into())?;
-        check_positive("beta", self.beta.into())?;
-        Ok([self.alpha.into(), self.beta.into()])
+        Self::DISTRIBUTION.check(self.named())
     }
 }
 
-impl Setting for ExponentialParam {
-    fn checked(&self) -> Result<[f64; 2]> {
-        check_positive("lam", self.lam.into())?;
-        Ok([self.lam.into(), 0.0])
-    }
+macro_rules! settings {
+    ($($param:ident: $distribution:ident($first:ident $(, $second:ident)?);)*) => {$(
+        impl Setting for $param {
+            const DISTRIBUTION: Distribution = Distribution::$distribution;
+            fn named(&self) -> [(&'static str, f64); 2] {
+                let given = [
+                    (stringify!($first), self.$first as f64),
+                    $((stringify!($second), self.$second as f64),)?
+                ];
+                std::array::from_fn(|i| given.get(i).copied().unwrap_or(("", 0.0)))
+            }
+        }
+    )*};
 }
 
-impl Setting for PoissonParam {
-    fn checked(&self) -> Result<[f64; 2]> {
-        check_not_negative("lam", self.lam.into())?;
-        Ok([self.lam.into(), 0.0])
-    }
-}
-
-impl Setting for NegativeBinomialParam {
-    fn checked(&self) -> Result<[f64; 2]> {
-        let (k, p) = (f64::from(self.k), f64::from(self.p));
-        check_positive("k", k)?;
-        check("p", p, p > 0.0 && p <= 1.0, "more than 0 and at most 1")?;
-        Ok([k, p])
-    }
-}
-
-impl Setting for GeneralizedParam {
-    fn checked(&self) -> Result<[f64; 2]> {
-        check_not_negative("mu", self.mu.into())?;
-        check_not_negative("alpha", self.alpha.into())?;
-        Ok([self.mu.into(), self.alpha.into()])
-    }
+settings! {
+    UniformParam: Uniform(low, high);
+    UniformLikeParam: Uniform(low, high);
+    NormalParam: Normal(loc, scale);
+    NormalLikeParam: Normal(loc, scale);
+    ExponentialParam: Exponential(lam);
+    GammaParam: Gamma(alpha, beta);
+    PoissonParam: Poisson(lam);
+    NegativeBinomialParam: Failures(k, p);
+    GeneralizedParam: Dispersed(mu, alpha);
 }
 
 fn sources() -> Vec<OpDef> {
     [
-        both::<GammaParam, GammaLikeParam>("_random_gamma", "the gamma distribution", |call, p| {
-            let [alpha, beta] = p.checked()?;
-            fill(call, |d, _| beta * d.gamma(alpha));
-            Ok(())
-        }),
+        both::<GammaParam, GammaLikeParam>("_random_gamma", "the gamma distribution"),
         both::<ExponentialParam, ExponentialLikeParam>(
             "_random_exponential",
             "the exponential distribution",
-            |call, p| {
-                let [lam, _] = p.checked()?;
-                fill(call, |d, _| d.exponential() / lam);
-                Ok(())
-            },
         ),
-        both::<PoissonParam, PoissonLikeParam>(
-            "_random_poisson",
-            "the Poisson distribution",
-            |call, p| {
-                let [lam, _] = p.checked()?;
-                fill(call, |d, _| d.poisson(lam));
-                Ok(())
-            },
-        ),
+        both::<PoissonParam, PoissonLikeParam>("_random_poisson", "the Poisson distribution"),
         both::<NegativeBinomialParam, NegativeBinomialLikeParam>(
             "_random_negative_binomial",
             "the number of failures before ``k`` successes",
-            |call, p| {
-                let [k, p] = p.checked()?;
-                fill(call, |d, _| gamma_poisson(d, k, (1.0 - p) / p));
-                Ok(())
-            },
         ),
         both::<GeneralizedParam, GeneralizedLikeParam>(
             "_random_generalized_negative_binomial",
             "the negative binomial distribution given by mean and dispersion",
-            |call, p| {
-                let [mu, alpha] = p.checked()?;
-                fill(call, |d, _| dispersed(d, mu, alpha));
-                Ok(())
-            },
         ),
     ]
     .concat()
@@ -304,58 +247,35 @@ params! {
     }
 }
 
-impl Setting for UniformLikeParam {
-    fn checked(&self) -> Result<[f64; 2]> {
-        check_range(self.low.into(), self.high.into())?;
-        Ok([self.low.into(), self.high.into()])
-    }
-}
-
-impl Setting for NormalLikeParam {
-    fn checked(&self) -> Result<[f64; 2]> {
-        check_scale(self.scale.into())?;
-        Ok([self.loc.into(), self.scale.into()])
-    }
-}
-
 /// An operator that draws an array like its input.
-fn alike(def: OpDef, what: &str, example: &str) -> OpDef {
-    elementwise(def)
+fn alike<L: ParamStruct>(
+    name: &str,
+    what: &str,
+    example: &str,
+    draw: fn(&Call<'_>, &L) -> Result<()>,
+) -> OpDef {
+    elementwise(OpDef::new::<L>(name))
         .doc(&doc(what, "the data's dtype", example, "(2, 3)"))
         .inputs_are(&[("data", "Gives shape and dtype.")])
         .ignores(&[0])
         .resources(&[ResourceRequest::Random])
         .gradient(Gradient::Zero)
+        .kernel(Kernel::cpu(move |call| draw(call, call.attrs.get::<L>())).skips_null())
 }
 
 fn likes() -> Vec<OpDef> {
     vec![
-        alike(
-            OpDef::new::<UniformLikeParam>("_random_uniform_like"),
+        alike::<UniformLikeParam>(
+            "_random_uniform_like",
             "the uniform distribution over ``[low, high)``",
             "nd.random.uniform_like(nd.ones((2, 3)))",
-        )
-        .kernel(
-            Kernel::cpu(|call| {
-                let [low, high] = call.attrs.get::<UniformLikeParam>().checked()?;
-                let span = Span::new(call.outputs[0].dtype(), low, high);
-                fill(call, |d, _| span.at(d.uniform()));
-                Ok(())
-            })
-            .skips_null(),
+            draw,
         ),
-        alike(
-            OpDef::new::<NormalLikeParam>("_random_normal_like"),
+        alike::<NormalLikeParam>(
+            "_random_normal_like",
             "the normal distribution",
             "nd.random.normal_like(nd.ones((2, 3)))",
-        )
-        .kernel(
-            Kernel::cpu(|call| {
-                let [loc, scale] = call.attrs.get::<NormalLikeParam>().checked()?;
-                fill(call, |d, _| loc + scale * d.normal());
-                Ok(())
-            })
-            .skips_null(),
+            draw,
         ),
     ]
 }

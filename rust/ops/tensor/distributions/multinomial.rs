@@ -4,11 +4,13 @@ use super::super::common::{all_known, at_least_1d, read_f64, write_f64, zero_vie
 use super::doc;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::random::Draws;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, ResourceRequest, Tuple};
 use crate::params;
 use crate::shape::Shape;
+use crate::tensor::View;
 
 const BACKWARD: &str = "_backward_sample_multinomial";
 
@@ -22,35 +24,66 @@ params! {
     }
 }
 
-/// Draws by inversion: the first number whose cumulated probability exceeds a uniform draw.
+/// Rows of probabilities on the last axis.
+struct Rows<'a> {
+    view: &'a View,
+    /// Numbers of a row.
+    length: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new(view: &'a View) -> Self {
+        Rows { view, length: view.dims().last().map_or(0, |&length| length as usize) }
+    }
+
+    fn count(&self) -> usize {
+        self.view.size() / self.length.max(1)
+    }
+
+    /// The probability of a number in a row.
+    #[inline(always)]
+    fn at(&self, row: usize, number: usize) -> f64 {
+        // SAFETY: the row has this number; an input is not written while the kernel runs.
+        unsafe { read_f64(self.view.ptr(), self.view.dtype(), row * self.length + number) }
+    }
+
+    /// The first number of a row whose cumulated probability exceeds `u`, or the last one.
+    fn number_at(&self, row: usize, u: f64) -> usize {
+        let mut sum = 0.0;
+        let found = (0..self.length - 1).find(|&number| {
+            sum += self.at(row, number);
+            u < sum
+        });
+        found.unwrap_or(self.length - 1)
+    }
+}
+
+/// Draws by inversion.
 fn draw(call: &Call<'_>) -> Result<()> {
-    let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
-    let k = x.dims().last().copied().unwrap_or(0) as usize;
-    let rows = x.size() / k.max(1);
-    if k == 0 && out.size() > 0 {
+    let (rows, out, key) = (Rows::new(&call.inputs[0]), &call.outputs[0], call.ctx.random);
+    if out.size() == 0 {
+        return Ok(());
+    }
+    if rows.length == 0 {
         let shape = call.inputs[0].shape();
         return Err(Error::argument("data", "shape", shape, "at least one probability"));
     }
-    let per = out.size() / rows.max(1);
-    for i in 0..out.size() {
-        let (row, u) = (i / per.max(1), Draws::new(key.seed, key.stream, i).uniform());
-        // SAFETY: rows lie in the data, outputs hold an element for each draw.
-        unsafe {
-            let p = |j: usize| read_f64(x.ptr(), x.dtype(), row * k + j);
-            let (mut sum, mut chosen) = (0.0, k - 1);
-            for j in 0..k {
-                sum += p(j);
-                if u < sum {
-                    chosen = j;
-                    break;
+    let each = out.size() / rows.count();
+    let log = call.outputs.get(1).map(|log| (Shared(log.ptr()), log.dtype()));
+    let (to, dtype) = (Shared(out.ptr()), out.dtype());
+    parallel_for(out.size(), (1usize << 14).div_ceil(rows.length), |range| {
+        for i in range {
+            let (row, u) = (i / each, Draws::new(key.seed, key.stream, i).uniform());
+            let number = rows.number_at(row, u);
+            // SAFETY: outputs hold an element for each draw, which belongs to one task.
+            unsafe {
+                write_f64(to.at(0), dtype, i, number as f64);
+                if let Some((log, dtype)) = log {
+                    write_f64(log.at(0), dtype, i, rows.at(row, number).ln());
                 }
             }
-            write_f64(out.ptr(), out.dtype(), i, chosen as f64);
-            if let Some(log) = call.outputs.get(1) {
-                write_f64(log.ptr(), log.dtype(), i, p(chosen).ln());
-            }
         }
-    }
+    });
     Ok(())
 }
 
@@ -106,31 +139,28 @@ fn multinomial() -> OpDef {
 
 /// The gradient of the logarithms: one over the probability of what was drawn, for each draw.
 fn slope(call: &Call<'_>) -> Result<()> {
-    let [grad, p, draws] = call.inputs else {
+    let [grad, data, draws] = call.inputs else {
         return Err(Error::internal("expected the output gradient, probabilities and draws"));
     };
-    let out = &call.outputs[0];
+    let (rows, out) = (Rows::new(data), &call.outputs[0]);
     zero_view(out);
-    let k = p.dims().last().copied().unwrap_or(0) as usize;
-    let per = draws.size() / (p.size() / k.max(1)).max(1);
-    if grad.size() != draws.size() || out.size() != p.size() || per * p.size() < draws.size() * k {
+    let each = draws.size() / rows.count().max(1);
+    let fits = grad.size() == draws.size() && out.size() == data.size();
+    if !fits || each * rows.count() != draws.size() {
         return Err(Error::argument("draws", "shape", draws.shape(), "as many for each row"));
     }
     for i in 0..draws.size() {
-        // SAFETY: each draw has an element in the gradient, and each row as many draws.
+        // SAFETY: each draw has an element in the gradient; the output is like the probabilities.
         unsafe {
             let drawn = read_f64(draws.ptr(), draws.dtype(), i);
-            if !(0.0..k as f64).contains(&drawn) {
-                return Err(Error::argument(
-                    "draws",
-                    "value",
-                    drawn,
-                    format!("0 to {k}, excluded"),
-                ));
+            if !(0.0..rows.length as f64).contains(&drawn) {
+                let expected = format!("0 to {}, excluded", rows.length);
+                return Err(Error::argument("draws", "value", drawn, expected));
             }
-            let at = i / per * k + drawn as usize;
+            let (row, number) = (i / each, drawn as usize);
+            let at = row * rows.length + number;
             let sum = read_f64(out.ptr(), out.dtype(), at);
-            let slope = read_f64(grad.ptr(), grad.dtype(), i) / read_f64(p.ptr(), p.dtype(), at);
+            let slope = read_f64(grad.ptr(), grad.dtype(), i) / rows.at(row, number);
             write_f64(out.ptr(), out.dtype(), at, sum + slope);
         }
     }

@@ -1,14 +1,19 @@
 //! Draws whose parameters are arrays, and shuffling.
 
 use super::super::common::{all_known, copy_view, elementwise, read_f64, wanted};
-use super::{FLOATS, dispersed, doc, dtype_of, fill, gamma_poisson};
+use super::distribution::{Distribution, Fault};
+use super::{FLOATS, doc, dtype_of, fill};
 use crate::dtype::DType;
-use crate::kernels::parallel::Shared;
-use crate::kernels::random::{Draws, Span};
+use crate::error::{Error, Result};
+use crate::kernels::parallel::parallel_for;
+use crate::kernels::random::Draws;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Gradient, Kernel, OpDef, ResourceRequest, Tuple};
 use crate::params;
 use crate::shape::Shape;
+use crate::tensor::View;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 params! {
     /// Parameters of samplers.
@@ -19,14 +24,66 @@ params! {
     }
 }
 
+/// The parameter arrays of a sampler, with their names.
+struct Arrays<'a> {
+    views: SmallVec<[(&'a str, &'a View); 2]>,
+}
+
+impl Arrays<'_> {
+    /// Parameters `i`; the second is 0 where there is one.
+    #[inline(always)]
+    fn at(&self, i: usize) -> [f64; 2] {
+        let mut found = [0.0; 2];
+        for (to, (_, view)) in found.iter_mut().zip(&self.views) {
+            // SAFETY: inputs are not written while the kernel runs; inference gave them one size.
+            *to = unsafe { read_f64(view.ptr(), view.dtype(), i) };
+        }
+        found
+    }
+
+    /// An error for the first parameters of which there is no distribution.
+    fn check(&self, distribution: Distribution) -> Result<()> {
+        let size = self.views[0].1.size();
+        let first = AtomicUsize::new(size);
+        parallel_for(size, 1 << 14, |mut range| {
+            if let Some(i) = range.find(|&i| distribution.fault(self.at(i)).is_some()) {
+                first.fetch_min(i, Ordering::Relaxed);
+            }
+        });
+        let i = first.into_inner();
+        if i == size {
+            return Ok(());
+        }
+        let numbers = self.at(i);
+        match distribution.fault(numbers) {
+            None => Ok(()),
+            Some(Fault { at, expected }) => {
+                let (name, view) = self.views[at];
+                let name = format!("{name}[{}]", place(view.dims(), i));
+                Err(Error::invalid(&name, numbers[at], expected))
+            }
+        }
+    }
+}
+
+/// The position of element `i` in an array of these extents, as an index is written.
+fn place(dims: &[i64], mut i: usize) -> String {
+    let mut position: Vec<String> = Vec::new();
+    for &dim in dims.iter().rev() {
+        position.push((i % dim as usize).to_string());
+        i /= dim as usize;
+    }
+    position.reverse();
+    position.join(", ")
+}
+
 /// One draw, or several, for each element of the parameter arrays.
 fn sampler(
     name: &'static str,
-    inputs: &[(&str, &str)],
+    inputs: &'static [(&str, &str)],
     what: &str,
-    f: fn(&mut Draws, DType, f64, f64) -> f64,
+    distribution: Distribution,
 ) -> OpDef {
-    let pair = inputs.len() == 2;
     OpDef::new::<SampleParam>(name)
         .aliases(&[name.trim_start_matches('_')])
         .doc(&doc(
@@ -65,15 +122,15 @@ fn sampler(
         .gradient(Gradient::Zero)
         .kernel(
             Kernel::cpu(move |call| {
-                let per = call.outputs[0].size() / call.inputs[0].size().max(1);
-                let views: Vec<_> =
-                    call.inputs.iter().map(|v| (Shared(v.ptr()), v.dtype())).collect();
-                // SAFETY: the parameter arrays hold an element for each group of draws.
-                let at = |k: usize, i: usize| unsafe {
-                    read_f64(views[k].0.at(0), views[k].1, i / per.max(1))
-                };
+                if !wanted(call, 0) || call.inputs[0].size() == 0 {
+                    return Ok(());
+                }
+                let names = inputs.iter().map(|(name, _)| *name);
+                let arrays = Arrays { views: names.zip(call.inputs).collect() };
+                arrays.check(distribution)?;
+                let per = call.outputs[0].size() / call.inputs[0].size();
                 let dtype = call.outputs[0].dtype();
-                fill(call, |d, i| f(d, dtype, at(0, i), if pair { at(1, i) } else { 0.0 }));
+                fill(call, |d, i| distribution.of(dtype, arrays.at(i / per)).draw(d));
                 Ok(())
             })
             .skips_null(),
@@ -125,40 +182,43 @@ pub fn operators() -> Vec<OpDef> {
             "_sample_uniform",
             &[("low", "Least values."), ("high", "Bounds of the values.")],
             "uniform distributions",
-            |d, dtype, a, b| Span::new(dtype, a, b).at(d.uniform()),
+            Distribution::Uniform,
         ),
         sampler(
             "_sample_normal",
             &[("mu", "Means."), ("sigma", "Standard deviations.")],
             "normal distributions",
-            |d, _, a, b| a + b * d.normal(),
+            Distribution::Normal,
         ),
         sampler(
             "_sample_gamma",
             &[("alpha", "Shapes."), ("beta", "Scales.")],
             "gamma distributions",
-            |d, _, a, b| b * d.gamma(a),
+            Distribution::Gamma,
         ),
         sampler(
             "_sample_exponential",
             &[("lam", "Rates.")],
             "exponential distributions",
-            |d, _, a, _| d.exponential() / a,
+            Distribution::Exponential,
         ),
-        sampler("_sample_poisson", &[("lam", "Means.")], "Poisson distributions", |d, _, a, _| {
-            d.poisson(a)
-        }),
+        sampler(
+            "_sample_poisson",
+            &[("lam", "Means.")],
+            "Poisson distributions",
+            Distribution::Poisson,
+        ),
         sampler(
             "_sample_negative_binomial",
             &[("k", "Numbers of successes."), ("p", "Probabilities of a success, in (0, 1].")],
             "numbers of failures before ``k`` successes",
-            |d, _, k, p| gamma_poisson(d, k, (1.0 - p) / p),
+            Distribution::Failures,
         ),
         sampler(
             "_sample_generalized_negative_binomial",
             &[("mu", "Means."), ("alpha", "Dispersions.")],
             "negative binomial distributions given by mean and dispersion",
-            |d, _, mu, alpha| dispersed(d, mu, alpha),
+            Distribution::Dispersed,
         ),
         shuffle(),
     ]

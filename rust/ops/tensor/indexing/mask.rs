@@ -1,12 +1,11 @@
 //! `boolean_mask`: the slices that a mask marks. How many they are is known when the mask's numbers
-//! are, so the operator has a name, inputs and dtypes, but no kernel: graphs that hold it are run
-//! operator by operator, and the function of arrays takes the slices by their places.
+//! are ([`OpDef::shaped_by_numbers`]); `python/rsnet/ndarray/_by_numbers.py` computes it.
 
 use super::super::common::all_known;
 use super::text;
 use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, assign_type};
-use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef};
+use crate::operator::{Attrs, Gradient, OpDef};
 use crate::params;
 use crate::shape::Shape;
 
@@ -35,31 +34,24 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     Ok(all_known(inputs, outputs))
 }
 
-fn refuse(_: &Call<'_>) -> Result<()> {
-    Err(Error::not_implemented(
-        "the size of the output depends on the numbers of index: expected a call of \
-         nd.contrib.boolean_mask, nd.CachedOp or a hybridized block",
-    ))
-}
-
 pub fn operators() -> Vec<OpDef> {
     let mask = OpDef::new::<MaskParam>("_contrib_boolean_mask")
         .doc(&text(
             "The slices of data along an axis where index is not zero.",
             "Any dtypes. The gradient of a slice that is not taken is 0. Their number depends on \
-             the numbers of ``index``: a graph with this operator is run operator by operator, by \
-             ``nd.CachedOp`` and hybridized blocks, and cannot be bound.",
+             the numbers of ``index``: a symbol with this operator is run operator by operator, \
+             by ``nd.CachedOp`` and hybridized blocks, and cannot be bound.",
             "nd.contrib.boolean_mask(nd.array([1, 2, 3]), nd.array([1, 0, 1]))\n[1. 3.]",
         ))
         .inputs_are(&[("data", "The array."), ("index", "A vector of the extent of the axis.")])
         .infer_shape(infer_shape)
+        .shaped_by_numbers()
         .infer_type(|_, inputs, outputs| {
             let Some(dtype) = inputs[0].or(outputs[0]) else { return Ok(false) };
             assign_type(&mut inputs[0], "data", dtype)?;
             assign_type(&mut outputs[0], "output", dtype)?;
             Ok(inputs[1].is_some())
         })
-        .gradient(Gradient::None)
-        .kernel(Kernel::cpu(refuse));
+        .gradient(Gradient::None);
     vec![mask]
 }

@@ -1,0 +1,114 @@
+//! The distributions by name: which parameters they have, and how their numbers are drawn.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::random::{Draws, Span};
+
+/// A distribution of one or two parameters; `draws.cu` has them in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(in crate::ops) enum Distribution {
+    Uniform,
+    Normal,
+    Exponential,
+    Gamma,
+    Poisson,
+    /// Failures before a number of successes: Poisson, with a mean of the gamma distribution.
+    Failures,
+    /// The same by mean and dispersion.
+    Dispersed,
+}
+use Distribution::*;
+
+/// A parameter that is out of range: which one, and what was expected.
+pub struct Fault {
+    pub at: usize,
+    pub expected: String,
+}
+
+impl Distribution {
+    /// What is wrong with these parameters, if anything.
+    pub fn fault(self, [a, b]: [f64; 2]) -> Option<Fault> {
+        let positive = |x: f64| (x > 0.0, "more than 0");
+        let not_negative = |x: f64| (x >= 0.0 && x.is_finite(), "at least 0, and finite");
+        let any = (true, "");
+        let (first, second) = match self {
+            Uniform if a <= b => (any, any),
+            Uniform => return Some(Fault { at: 1, expected: format!("at least low, {a}") }),
+            Normal => (any, not_negative(b)),
+            Exponential => (positive(a), any),
+            Gamma => (positive(a), positive(b)),
+            Poisson => (not_negative(a), any),
+            Failures => (positive(a), (b > 0.0 && b <= 1.0, "more than 0 and at most 1")),
+            Dispersed => (not_negative(a), not_negative(b)),
+        };
+        let faulty = [first, second].into_iter().position(|(is_valid, _)| !is_valid)?;
+        let expected = [first, second][faulty].1.to_owned();
+        Some(Fault { at: faulty, expected })
+    }
+
+    /// The parameters, which have these names; an error if there is no such distribution.
+    pub fn check(self, named: [(&str, f64); 2]) -> Result<[f64; 2]> {
+        match self.fault(named.map(|(_, value)| value)) {
+            None => Ok(named.map(|(_, value)| value)),
+            Some(Fault { at, expected }) => Err(Error::invalid(named[at].0, named[at].1, expected)),
+        }
+    }
+
+    /// The distribution with these parameters, for numbers of a dtype.
+    pub fn of(self, dtype: DType, [a, b]: [f64; 2]) -> Drawing {
+        Drawing { distribution: self, a, b, span: Span::new(dtype, a, b) }
+    }
+}
+
+/// A distribution with its parameters.
+#[derive(Clone, Copy)]
+pub struct Drawing {
+    distribution: Distribution,
+    a: f64,
+    b: f64,
+    /// From `a` to `b`.
+    span: Span,
+}
+
+impl Drawing {
+    /// One number.
+    #[inline(always)]
+    pub fn draw(&self, d: &mut Draws) -> f64 {
+        let (a, b) = (self.a, self.b);
+        match self.distribution {
+            Uniform => self.span.at(d.uniform()),
+            Normal => a + b * d.normal(),
+            Exponential => d.exponential() / a,
+            Gamma => b * d.gamma(a),
+            Poisson => d.poisson(a),
+            Failures => gamma_poisson(d, a, (1.0 - b) / b),
+            Dispersed if b == 0.0 => d.poisson(a),
+            Dispersed => gamma_poisson(d, 1.0 / b, a * b),
+        }
+    }
+}
+
+fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
+    let mean = d.gamma(shape) * scale;
+    d.poisson(mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The enumeration of `draws.cu` has the same names in the same order.
+    #[test]
+    fn devices_have_the_same_numbers() {
+        let source = include_str!("../../../../python/rsnet/cuda/kernels/draws.cu");
+        let (_, listed) = source.split_once("enum {").unwrap();
+        let (listed, _) = listed.split_once('}').unwrap();
+        let all = [Uniform, Normal, Exponential, Gamma, Poisson, Failures, Dispersed];
+        for (i, distribution) in all.into_iter().enumerate() {
+            assert_eq!(distribution as usize, i);
+        }
+        let names = all.map(|distribution| format!("{distribution:?}").to_uppercase());
+        assert_eq!(listed.split(',').map(str::trim).collect::<Vec<_>>(), names);
+    }
+}
