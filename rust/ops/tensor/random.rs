@@ -1,7 +1,7 @@
 //! Random arrays. Every element is a pure function of the seed, the call and its own position (see
 //! `kernels::philox`), so results depend neither on threads nor on scheduling.
 
-use super::distributions::Setting;
+use super::distributions::distribution::{Distribution, Setting, settings};
 use super::kernel;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
@@ -91,6 +91,11 @@ fn generate<T: Element>(
             }
         }
     });
+}
+
+settings! {
+    UniformParam: Uniform(low, high);
+    NormalParam: Normal(loc, scale);
 }
 
 fn uniform(call: &Call<'_>) -> Result<()> {

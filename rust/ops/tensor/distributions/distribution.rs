@@ -61,6 +61,35 @@ impl Distribution {
     }
 }
 
+/// Parameters of a distribution: one or two numbers.
+pub(in crate::ops) trait Setting {
+    const DISTRIBUTION: Distribution;
+    /// The numbers with their names; the second is 0 where there is one.
+    fn named(&self) -> [(&'static str, f64); 2];
+
+    /// The numbers; an error if there is no such distribution.
+    fn checked(&self) -> Result<[f64; 2]> {
+        Self::DISTRIBUTION.check(self.named())
+    }
+}
+
+/// Says which distribution parameters are those of: `UniformParam: Uniform(low, high);`.
+macro_rules! settings {
+    ($($param:ident: $distribution:ident($first:ident $(, $second:ident)?);)*) => {$(
+        impl $crate::ops::tensor::distributions::distribution::Setting for $param {
+            const DISTRIBUTION: Distribution = Distribution::$distribution;
+            fn named(&self) -> [(&'static str, f64); 2] {
+                let given = [
+                    (stringify!($first), self.$first as f64),
+                    $((stringify!($second), self.$second as f64),)?
+                ];
+                std::array::from_fn(|i| given.get(i).copied().unwrap_or(("", 0.0)))
+            }
+        }
+    )*};
+}
+pub(in crate::ops) use settings;
+
 /// A distribution with its parameters.
 #[derive(Clone, Copy)]
 pub struct Drawing {

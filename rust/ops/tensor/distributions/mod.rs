@@ -2,13 +2,12 @@
 //! own number only.
 
 mod density;
-mod distribution;
+pub(in crate::ops) mod distribution;
 mod multinomial;
 mod sampling;
 mod zipf;
 
 use super::common::{all_known, elementwise, wanted, write_f64};
-use super::random::{NormalParam, UniformParam};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -17,7 +16,7 @@ use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
 use crate::params;
 use crate::shape::Shape;
-pub(in crate::ops) use distribution::Distribution;
+pub(in crate::ops) use distribution::{Distribution, Setting, settings};
 
 /// Parameters of one distribution, followed by shape, context and dtype.
 macro_rules! source_params {
@@ -172,37 +171,8 @@ fn both<P: Source + Setting + for<'a> From<&'a L>, L: ParamStruct>(
     ]
 }
 
-/// Parameters of a distribution: one or two numbers.
-pub(in crate::ops) trait Setting {
-    const DISTRIBUTION: Distribution;
-    /// The numbers with their names; the second is 0 where there is one.
-    fn named(&self) -> [(&'static str, f64); 2];
-
-    /// The numbers; an error if there is no such distribution.
-    fn checked(&self) -> Result<[f64; 2]> {
-        Self::DISTRIBUTION.check(self.named())
-    }
-}
-
-macro_rules! settings {
-    ($($param:ident: $distribution:ident($first:ident $(, $second:ident)?);)*) => {$(
-        impl Setting for $param {
-            const DISTRIBUTION: Distribution = Distribution::$distribution;
-            fn named(&self) -> [(&'static str, f64); 2] {
-                let given = [
-                    (stringify!($first), self.$first as f64),
-                    $((stringify!($second), self.$second as f64),)?
-                ];
-                std::array::from_fn(|i| given.get(i).copied().unwrap_or(("", 0.0)))
-            }
-        }
-    )*};
-}
-
 settings! {
-    UniformParam: Uniform(low, high);
     UniformLikeParam: Uniform(low, high);
-    NormalParam: Normal(loc, scale);
     NormalLikeParam: Normal(loc, scale);
     ExponentialParam: Exponential(lam);
     GammaParam: Gamma(alpha, beta);
