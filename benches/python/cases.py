@@ -216,8 +216,10 @@ def layers():
 
 
 def mean_size(array):
-    """The mean of the absolute values of an array of any package."""
-    return float(abs(array.asnumpy() if hasattr(array, "asnumpy") else array.numpy()).mean())
+    """The mean of the absolute values of an array of any package, but for those without a value."""
+    import numpy as np
+
+    return float(np.nanmean(abs(array.asnumpy() if hasattr(array, "asnumpy") else array.numpy())))
 
 
 def measure(run, budget):

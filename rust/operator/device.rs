@@ -327,18 +327,8 @@ impl Kernel {
             multiplies: false,
             issue: Arc::new(issue),
         };
-        Kernel {
-            name: "cuda".into(),
-            matches,
-            priority: 0,
-            body: Body::Device(Arc::new(body)),
-            accumulates: true,
-            skips_null: true,
-            requests_elements: None,
-            reports_elements: None,
-            reads_to_the_end: false,
-            in_parts: None,
-        }
+        let kernel = Kernel::new("cuda".into(), matches, Body::Device(Arc::new(body)));
+        Kernel { accumulates: true, skips_null: true, ..kernel }
     }
 
     /// Calls tensors by other names, in the kernel's condition and in what its functions depend on.

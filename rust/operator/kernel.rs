@@ -322,13 +322,13 @@ pub type PartsFn = fn(&Call<'_>, &mut dyn FnMut(OnElements<'_>)) -> Result<()>;
 pub type OfInputs = fn(&Attrs, &[View]) -> bool;
 
 impl Kernel {
-    /// A kernel for the CPU that serves every dtype its operator infers.
-    pub fn cpu(run: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+    /// A kernel of normal priority that declares nothing of what it could.
+    pub fn new(name: String, matches: Match, body: Body) -> Self {
         Kernel {
-            name: "cpu".into(),
-            matches: Match::Device(DeviceType::Cpu),
+            name,
+            matches,
             priority: 0,
-            body: Body::Native(Arc::new(run)),
+            body,
             accumulates: false,
             skips_null: false,
             requests_elements: None,
@@ -336,6 +336,12 @@ impl Kernel {
             reads_to_the_end: false,
             in_parts: None,
         }
+    }
+
+    /// A kernel for the CPU that serves every dtype its operator infers.
+    pub fn cpu(run: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+        let body = Body::Native(Arc::new(run));
+        Kernel::new("cpu".into(), Match::Device(DeviceType::Cpu), body)
     }
 
     /// Returns true if the kernel serves every call on `device`.

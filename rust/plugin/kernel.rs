@@ -79,17 +79,12 @@ pub fn kernel(op: &Arc<OpDecl>, decl: &Arc<KernelDecl>, at: usize, matches: Matc
     let name = if decl.name.is_empty() { format!("kernel#{at}") } else { decl.name.clone() };
     let flag = |flag: u32| decl.calls.flags & flag != 0;
     let (op, kernel) = (op.clone(), decl.clone());
+    let body = Body::Native(Arc::new(move |call| run(&op, &kernel, call)));
     Kernel {
-        name,
-        matches,
         priority: decl.calls.priority,
-        body: Body::Native(Arc::new(move |call| run(&op, &kernel, call))),
         accumulates: flag(abi::ACCUMULATES),
         skips_null: flag(abi::SKIPS_NULL),
-        requests_elements: None,
-        reports_elements: None,
-        reads_to_the_end: false,
-        in_parts: None,
+        ..Kernel::new(name, matches, body)
     }
 }
 

@@ -142,18 +142,9 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             bool,
         ) = spec?.extract()?;
         let words = Words { results, assign };
-        def.kernels.push(Arc::new(Kernel {
-            name: kernel_name,
-            matches: match_from_py(&matches)?,
-            priority,
-            body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words))),
-            accumulates,
-            skips_null: false,
-            reads_to_the_end: false,
-            in_parts: None,
-            requests_elements: None,
-            reports_elements: None,
-        }));
+        let body = Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words)));
+        let kernel = Kernel::new(kernel_name, match_from_py(&matches)?, body);
+        def.kernels.push(Arc::new(Kernel { priority, accumulates, ..kernel }));
     }
     Ok(def)
 }

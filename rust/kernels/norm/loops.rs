@@ -26,6 +26,27 @@ pub unsafe fn statistics_of_any<T: Real>(
     }
 }
 
+/// Normalises elements of one plane of channel `c`.
+///
+/// # Safety
+/// As [`Channels::normalise`], with a range inside a plane.
+#[inline(always)]
+unsafe fn normalise_part<T: Real>(
+    c: usize,
+    range: Range<usize>,
+    x: *const T,
+    a: &Affine<T>,
+    y: *mut T,
+) {
+    let at = range.start;
+    // SAFETY: promised by the caller.
+    unsafe {
+        let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+        let (m, b) = (*a.mean.add(c), *a.beta.add(c));
+        map_serial([x.add(at)], y.add(at), range.len(), |[x]| (x - m) * f + b);
+    }
+}
+
 crate::simd! {
     /// Statistics of the channels of a range; channels are the innermost axis.
     ///
@@ -121,13 +142,8 @@ crate::simd! {
         s: &Channels, range: Range<usize>, x: *const T, a: &Affine<T>, y: *mut T,
     ) -> () {
         for p in range {
-            let (c, at) = (p % s.channels, p * s.inner);
             // SAFETY: promised by the caller.
-            unsafe {
-                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
-                let (m, b) = (*a.mean.add(c), *a.beta.add(c));
-                map_serial([x.add(at)], y.add(at), s.inner, |[x]| (x - m) * f + b);
-            }
+            unsafe { normalise_part(p % s.channels, p * s.inner..(p + 1) * s.inner, x, a, y) };
         }
     }
 
@@ -141,13 +157,9 @@ crate::simd! {
         let mut at = range.start;
         while at < range.end {
             let plane = at / s.inner;
-            let (c, end) = (plane % s.channels, range.end.min((plane + 1) * s.inner));
+            let end = range.end.min((plane + 1) * s.inner);
             // SAFETY: promised by the caller.
-            unsafe {
-                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
-                let (m, b) = (*a.mean.add(c), *a.beta.add(c));
-                map_serial([x.add(at)], y.add(at), end - at, |[x]| (x - m) * f + b);
-            }
+            unsafe { normalise_part(plane % s.channels, at..end, x, a, y) };
             at = end;
         }
     }

@@ -92,18 +92,9 @@ fn meeting(of_one: &Kernel, gamma: usize, together: Together) -> Kernel {
     let Body::Native(alone) = &of_one.body else { return of_one.clone() };
     let meeting = Meeting { room: Arc::default(), gamma, alone: alone.clone(), together };
     let several = Match::Attr("ndev".into(), Compare::Gt, "1".into());
-    Kernel {
-        name: "several devices".into(),
-        matches: Match::And(Box::new(of_one.matches.clone()), Box::new(several)),
-        priority: of_one.priority + 1,
-        body: Body::Callback(Arc::new(meeting)),
-        accumulates: false,
-        skips_null: false,
-        requests_elements: None,
-        reports_elements: None,
-        reads_to_the_end: false,
-        in_parts: None,
-    }
+    let matches = Match::And(Box::new(of_one.matches.clone()), Box::new(several));
+    let kernel = Kernel::new("several devices".into(), matches, Body::Callback(Arc::new(meeting)));
+    Kernel { priority: of_one.priority + 1, ..kernel }
 }
 
 fn borrowed(call: &OwnedCall) -> Call<'_> {
