@@ -51,10 +51,13 @@ demo: $(VENV)/.demo ## build for speed, train LeNet with a user-written operator
 	$(MAKE) --no-print-directory build PROFILE=release
 	$(BIN)/python examples/demo.py
 
-test: test-rust test-python ## all tests: Rust without Python, then pytest
+test: test-rust test-python ## all tests: Rust without Python, then pytest (-j2: at the same time)
+
+# A cargo or another make that starts here has no part in the jobs of this make.
+ALONE := env -u MAKEFLAGS -u MAKELEVEL
 
 test-rust:
-	cargo test --no-default-features --quiet
+	$(ALONE) cargo test --no-default-features --quiet
 
 loom: ## all interleavings of the engine's state machines (models in rust/engine/loom_models and access_latch.rs)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
@@ -68,7 +71,7 @@ memcheck: ## the engine's tests under valgrind: what is read after its end or be
 		test --no-default-features --quiet --test rust engine -- --test-threads=1 --skip million --skip fork
 
 test-python: build
-	$(BIN)/python -m pytest -q --durations=25 $(PYTEST_ARGS)
+	$(ALONE) $(BIN)/python -m pytest -q --durations=25 $(PYTEST_ARGS)
 
 test-fast: build ## the tests that start no processes and are quick (under a minute)
 	$(BIN)/python -m pytest -q -m "not process and not slow" $(PYTEST_ARGS)
