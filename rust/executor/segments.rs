@@ -188,7 +188,7 @@ impl Program {
         let segments = self.forward.iter().chain(&self.backward);
         let parts =
             segments.flat_map(|s| s.steps.iter()).flat_map(|r| self.parts(r.clone(), is_train));
-        parts.filter(|steps| steps.len() > 1).map(|steps| self.nodes(&steps)).collect()
+        parts.filter(|part| part.1).map(|(steps, _)| self.nodes(&steps)).collect()
     }
 
     fn nodes(&self, steps: &Range<usize>) -> Range<usize> {
@@ -196,14 +196,30 @@ impl Program {
         node(steps.start)..node(steps.end - 1) + 1
     }
 
-    /// Neighbouring steps as chains and single ones.
-    fn parts(&self, steps: Range<usize>, is_train: bool) -> impl Iterator<Item = Range<usize>> {
+    /// Steps in their order, cut into chains, which come with `true`, and runs of single steps.
+    fn parts(
+        &self,
+        steps: Range<usize>,
+        is_train: bool,
+    ) -> impl Iterator<Item = (Range<usize>, bool)> {
         let mut next = steps.start;
         std::iter::from_fn(move || {
-            let rest = self.steps.get(next..steps.end).filter(|rest| !rest.is_empty())?;
-            let count = if self.has_chains { chain::length(rest, is_train) } else { 1 };
-            next += count;
-            Some(next - count..next)
+            let start = next;
+            if !self.has_chains {
+                next = steps.end;
+            }
+            while next < steps.end {
+                let count = chain::length(&self.steps[next..steps.end], is_train);
+                let is_chain = count > 1;
+                if is_chain && next > start {
+                    break;
+                }
+                next += count;
+                if is_chain {
+                    return Some((start..next, true));
+                }
+            }
+            (start < next).then_some((start..next, false))
         })
     }
 

@@ -2,8 +2,8 @@
 //!
 //! One slot of the slab stays out of the free list. It serves one inline task after the other; an
 //! inline task that finds it taken uses an ordinary slot. As only the task that holds the slot
-//! completes in it, counting and returning it need no lock (`random64_inline`: 38 ns a task;
-//! without it 51).
+//! completes in it, counting and returning it need no lock (`random64_inline`: 93 ns a task;
+//! without it 102).
 
 use crate::engine::sync::{AtomicBool, AtomicU64};
 use std::sync::atomic::Ordering;

@@ -72,10 +72,14 @@ impl Program {
         stream: Option<usize>,
     ) -> Result<()> {
         let is_seen = self.is_seen();
-        for part in steps.iter().flat_map(|range| self.parts(range.clone(), run.is_train)) {
-            let is_chain = part.len() > 1 && !is_seen;
-            let done = if is_chain { self.run_chain(part.clone(), run, stream)? } else { 0 };
-            self.run_singly(part.start + done..part.end, run, stream, is_seen)?;
+        for range in steps {
+            for (part, is_chain) in self.parts(range.clone(), run.is_train) {
+                let done = match is_chain && !is_seen {
+                    true => self.run_chain(part.clone(), run, stream)?,
+                    false => 0,
+                };
+                self.run_singly(part.start + done..part.end, run, stream, is_seen)?;
+            }
         }
         Ok(())
     }

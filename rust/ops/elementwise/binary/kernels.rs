@@ -59,9 +59,10 @@ struct Aligned([u8; 8]);
 /// An array and a number, which is on the left or on the right. A square is a product.
 pub fn with_scalar(row: &Row, call: &Call<'_>, left: bool) {
     let (a, out) = (&call.inputs[0], &call.outputs[0]);
-    let number = Aligned(scalar_bytes(row, out.dtype(), call.attrs.get::<ScalarParam>().scalar));
+    let scalar = call.attrs.get::<ScalarParam>().scalar;
+    let number = Aligned(scalar_bytes(row, out.dtype(), scalar));
     let number = number.0.as_ptr();
-    if !left && call.attrs.get::<ScalarParam>().scalar == 2.0 && row.is(BinaryFn::Pow) {
+    if !left && scalar == 2.0 && row.is(BinaryFn::Pow) {
         let run = BinaryFn::Mul.row().run[out.dtype() as usize];
         let ins = [a.ptr().cast_const(); 2];
         // SAFETY: array and output have equal shapes.
