@@ -37,6 +37,12 @@ REGISTRATIONS = {
     "ORPHAN_GRAD": "a gradient for 'nobody', which is no operator",
     "BAD_KIND": "invalid kind 99 of attribute 'n'",
     "KEYWORD": "invalid name of an operator 'lambda': expected .* not a Python keyword",
+    "ALIAS_TAKEN": "operator 'relu' is already registered",
+    "ALIAS_OWN": "two operators have the name 'half_registered'",
+    "NO_LIST": "invalid inputs list: expected a description that begins with its own size",
+    "GRAD_TWICE": "the library registers a gradient twice",
+    "NULL_KERNEL": "invalid kernel: expected a description that begins with its own size",
+    "NULL_GRAD": "invalid gradient: expected a description that begins with its own size",
 }
 
 
@@ -65,6 +71,31 @@ def test_a_refused_library_leaves_its_names_free():
     first, again, values = printed(code).splitlines()
     assert first == "['half_registered']" and values == "[1.0, 1.0]"
     assert again == first  # the macro changed nothing: the same content
+
+
+def test_a_name_of_another_library_is_taken():
+    code = """
+        import rsnet as mx
+        from plugins import compiled
+        print(mx.load_library(compiled("registration.c", "MODE=GOOD")))
+        try:
+            mx.load_library(compiled("registration.c", "MODE=GOOD", 'OTHER="another one"'))
+        except mx.MXNetError as error:
+            print("operator 'half_registered' is already registered" in str(error))
+        print(mx.nd.half_registered(mx.nd.ones(2)).asnumpy().tolist())
+    """
+    assert printed(code).splitlines() == ["['half_registered']", "True", "[1.0, 1.0]"]
+
+
+@pytest.mark.parametrize("mode", ["OLDER_STRUCTS", "NEWER_STRUCTS"])
+def test_structs_of_other_sizes_are_read_as_far_as_both_know_them(mode):
+    code = f"""
+        import rsnet as mx
+        from plugins import compiled
+        print(mx.load_library(compiled("registration.c", "MODE={mode}")))
+        print(mx.nd.half_registered(mx.nd.ones(2)).asnumpy().tolist())
+    """
+    assert printed(code).splitlines() == ["['half_registered']", "[1.0, 1.0]"]
 
 
 def test_two_kernels_that_match():
@@ -223,7 +254,9 @@ def library_of_gcc(name):
 
 @pytest.mark.slow
 def test_under_sanitizers():
-    """Every hostile call under the address and undefined-behaviour sanitizers."""
+    """Every hostile registration, call and gradient under the address and undefined-behaviour
+    sanitizers.
+    """
     # The preloaded sanitizer looks for libstdc++ when the process starts.
     preloaded = [library_of_gcc(name) for name in ("libasan.so", "libstdc++.so.6")]
     if not all(preloaded):
@@ -232,20 +265,41 @@ def test_under_sanitizers():
         import rsnet as mx
         from plugins import compiled
         flags = ["-fsanitize=address,undefined", "-fno-sanitize=vptr"]
-        mx.load_library(compiled("hostile.cpp", cflags=flags, ldflags=flags[:1]))
-        for name in {sorted(CALLS)!r}:
+        def refused(call, *arguments, **more):
             try:
-                getattr(mx.nd, name)(mx.nd.ones(50)).asnumpy()
+                call(*arguments, **more)
             except mx.MXNetError:
-                pass
-        print(mx.nd.good_own_thread(mx.nd.ones(5)).asnumpy().sum())
+                return 1
+            return 0
+        def load(name, *defines):
+            return mx.load_library(compiled(name, *defines, cflags=flags, ldflags=flags[:1]))
+        def run(name, x, **more):
+            x.attach_grad()
+            with mx.autograd.record():
+                y = getattr(mx.nd, name)(x, **more)
+            y.backward()
+            x.grad.asnumpy()
+        def bind(name):
+            node = getattr(mx.sym, name)(mx.sym.var("a") + 1, n=1)
+            exe = node.simple_bind(mx.cpu(), a=(3,), grad_req="null")
+            exe.forward()[0].asnumpy()
+        modes = ["MODE=" + mode for mode in {sorted(REGISTRATIONS)!r}]
+        counts = [sum(refused(load, "registration.c", mode) for mode in modes)]
+        load("hostile.cpp")
+        counts.append(sum(refused(run, name, mx.nd.ones(50)) for name in {sorted(CALLS)!r}))
+        odd = [name for name in load("hostile_parts.cpp") if name != "fine_destroyers"]
+        counts.append(sum(refused(run, name, mx.nd.ones(3), n=1) for name in odd) - len(odd))
+        sum(refused(bind, name) for name in odd)
+        bind("fine_destroyers")
+        print(*counts, mx.nd.good_own_thread(mx.nd.ones(5)).asnumpy().sum())
     """
     done = run(
         code,
         LD_PRELOAD=" ".join(preloaded),
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
     )
-    assert done.returncode == 0 and done.stdout.strip() == "10.0", done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [str(len(REGISTRATIONS)), str(len(CALLS)), "0", "10.0"]
     assert "ERROR" not in done.stderr and "runtime error" not in done.stderr
 
 

@@ -1,8 +1,11 @@
 """A library in C: its operator is one like any other, and loading it is all or nothing."""
 
+import ast
 import json
 import os
+import runpy
 import shutil
+import sys
 import threading
 
 import numpy as np
@@ -11,7 +14,7 @@ from plugins import compiled
 from processes import printed
 
 import rsnet as mx
-from rsnet import autograd, nd, sym
+from rsnet import autograd, docs, nd, sym
 
 pytestmark = pytest.mark.process  # the compiler is one
 
@@ -99,6 +102,23 @@ def test_help_profiler_kernels_and_signatures(tmp_path):
     assert "c_scale" in mx.profiler.dumps()
     mx.profiler.dump()  # also forgets what was recorded, which later tests would see
     assert "c_scale" in trace.read_text()
+
+
+def test_stubs(scale, tmp_path, monkeypatch):
+    def few(*, built_in):
+        return sorted({"relu", "c_scale"} & set(operators(built_in=built_in)))
+
+    operators = docs.stubs.operators
+    monkeypatch.setattr(docs.stubs, "operators", few)
+    monkeypatch.setattr(docs.stubs, "methods_stub", str)
+    for load, more in [([], set()), (["--load", scale], {"c_scale", "c_scaled"})]:
+        monkeypatch.setattr(sys, "argv", ["rsnet.docs", *load, "--stubs", str(tmp_path)])
+        runpy.run_module("rsnet.docs", run_name="__main__")
+        for module in ("ndarray", "symbol"):
+            stub = ast.parse((tmp_path / module / "op.pyi").read_text())
+            functions = {f.name: f for f in stub.body if isinstance(f, ast.FunctionDef)}
+            assert "relu" in functions and functions.keys() & {"c_scale", "c_scaled"} == more
+    assert [a.arg for a in functions["c_scale"].args.args][:2] == ["x", "by"]
 
 
 def test_errors_name_the_operator():

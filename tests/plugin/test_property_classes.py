@@ -28,6 +28,17 @@ class RowOp : public Operator {
     const size_t columns = in[1].Size();
     for (size_t i = 0; i < in[0].Size(); ++i) out[0].dptr<real_t>()[i] = x[i] + w[i % columns];
   }
+  void Backward(const OpContext&, const std::vector<TBlob>& out_grad, const std::vector<TBlob>&,
+                const std::vector<TBlob>&, const std::vector<OpReqType>&,
+                const std::vector<TBlob>& in_grad, const std::vector<TBlob>&) override {
+    const size_t columns = in_grad[1].Size();
+    real_t *dx = in_grad[0].dptr<real_t>(), *dw = in_grad[1].dptr<real_t>();
+    for (size_t i = 0; i < columns; ++i) dw[i] = 0;
+    for (size_t i = 0; i < out_grad[0].Size(); ++i) {
+      dw[i % columns] += out_grad[0].dptr<real_t>()[i];
+      dx[i] = out_grad[0].dptr<real_t>()[i];
+    }
+  }
 };
 class RowProp : public OperatorProperty {
  public:
@@ -44,6 +55,17 @@ class RowProp : public OperatorProperty {
     return true;
   }
   std::string TypeString() const override { return "TYPE"; }
+  std::vector<int> DeclareBackwardDependency(const std::vector<int>& out_grad,
+                                             const std::vector<int>&,
+                                             const std::vector<int>&) const override {
+    return out_grad;
+  }
+  // The first pair is of an array that backward does not get.
+  std::vector<std::pair<int, void*>> BackwardInplaceOption(
+      const std::vector<int>& out_grad, const std::vector<int>& in_data, const std::vector<int>&,
+      const std::vector<void*>& in_grad) const override {
+    return {{in_data[0], in_grad[0]}, {out_grad[0], in_grad[0]}};
+  }
   Operator* CreateOperator(Context) const override { return new RowOp; }
 
  private:
@@ -72,6 +94,16 @@ def test_the_default_dtype_is_float32():
     assert sym.add_row(sym.var("x"), sym.var("row")).infer_type()[0] == [mx.base.mx_real_t] * 2
     with pytest.raises(mx.MXNetError, match=r"add_row.*data.*float64|float64.*data"):
         nd.add_row(x.astype("float64"), row.astype("float64"))
+
+
+def test_in_place_pairs_of_what_backward_does_not_get_have_no_effect():
+    x = nd.array([[1, 2], [3, 4], [5, 6]])
+    exe = sym.add_row(sym.var("x"), sym.var("row")).simple_bind(mx.cpu(), x=x.shape)
+    exe.forward(is_train=True, x=x, row=nd.array([10, 20]))
+    exe.backward(x * 2)
+    assert exe.grad_dict["x"].asnumpy().tolist() == [[2, 4], [6, 8], [10, 12]]
+    assert exe.grad_dict["row"].asnumpy().tolist() == [18, 24]
+    assert exe.arg_dict["x"].asnumpy().tolist() == x.asnumpy().tolist()
 
 
 def test_shapes_that_contradict_name_the_array():

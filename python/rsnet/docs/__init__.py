@@ -1,8 +1,8 @@
 """Documentation from the registry: a page for every operator, and stubs for editors.
 
-``python -m rsnet.docs OUT`` writes Markdown pages, ``--load MODULE`` first imports a module that
-registers operators, so that they get pages too, and ``--stubs DIR`` writes the ``.pyi`` files that
-lie beside ``rsnet/ndarray`` and ``rsnet/symbol``.
+``python -m rsnet.docs OUT`` writes Markdown pages, and ``--stubs DIR`` the ``.pyi`` files that lie
+beside ``rsnet/ndarray`` and ``rsnet/symbol``. ``--load NAME`` first imports a module that registers
+operators, or loads a library of them by its path: they get pages and stubs, too.
 
 >>> from rsnet import docs
 >>> print(docs.page("relu").splitlines()[0])

@@ -60,12 +60,14 @@ def _result(name: str, array: str) -> str:
     return array if len(made.list_outputs()) == 1 else f"list[{array}]"
 
 
-def stub(module: str, namespace: str) -> str:
-    """The stub of a namespace (``"op"``, ``"contrib"``) of ``"ndarray"`` or ``"symbol"``."""
+def stub(module: str, namespace: str, *, built_in: bool = True) -> str:
+    """The stub of a namespace (``"op"``, ``"contrib"``) of ``"ndarray"`` or ``"symbol"``: of
+    built-in operators only, or of all that are registered.
+    """
     array = "NDArray" if module == "ndarray" else "Symbol"
     source = "_core" if module == "ndarray" else "symbol.symbol"
     functions: dict[str, str] = {}
-    for operator in operators(built_in=True):
+    for operator in operators(built_in=built_in):
         for name in names_of(operator):
             home, short = place_of(name)
             if home == namespace and _is_name(short):
@@ -148,14 +150,19 @@ def _function(name: str, short: str, array: str) -> str:
     return f"def {short}({', '.join(arguments)}) -> {_result(name, array)}: ..."
 
 
-def write_stubs(package: str | os.PathLike[str]) -> list[str]:
-    """Writes the stubs below the folder of the package; returns their paths."""
-    texts = {f"{m}/{n}.pyi": stub(m, n) for m in ("ndarray", "symbol") for n in NAMESPACES}
+def write_stubs(package: str | os.PathLike[str], *, built_in: bool = True) -> list[str]:
+    """Writes the stubs below the folder of the package; returns their paths. See :func:`stub`."""
+    texts = {
+        f"{m}/{n}.pyi": stub(m, n, built_in=built_in)
+        for m in ("ndarray", "symbol")
+        for n in NAMESPACES
+    }
     texts["ndarray/_fluent.pyi"] = methods_stub()
     written = []
     for name, text in texts.items():
         if text:  # a namespace may have no operators
             path = Path(package) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             written.append(str(path))
     return written

@@ -1,5 +1,6 @@
 /* Libraries that register wrongly, each in the way that MODE says. */
 #include <rsnet/plugin.h>
+#include <stddef.h>
 #include <string.h>
 
 #ifndef ABI
@@ -31,11 +32,17 @@ static rsnet_status refuse_defaults(const rsnet_host *host, rsnet_ctx *ctx, void
 enum {
   FAILS = 1, NOTHING, TWICE, BUILT_IN, NO_COMPUTE, NO_INFER, BAD_DEFAULT, BAD_CHECK, TIE, NO_NAME,
   NAME_TWICE, BAD_SIZE, BAD_COUNT, BAD_PROGRAM, BAD_CONDITION, ORPHAN_KERNEL, ORPHAN_GRAD,
-  BAD_KIND, KEYWORD, GOOD, IGNORES_STATUS, NULL_STRUCT, AMBIGUOUS
+  BAD_KIND, KEYWORD, GOOD, IGNORES_STATUS, NULL_STRUCT, AMBIGUOUS, ALIAS_TAKEN, ALIAS_OWN, NO_LIST,
+  GRAD_TWICE, NULL_KERNEL, NULL_GRAD, OLDER_STRUCTS, NEWER_STRUCTS
 };
 
 #ifndef NO_REGISTER
 rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry) {
+  const char *const taken = "relu", *const own = "half_registered";
+  struct {
+    rsnet_op op;
+    void *more[4];
+  } newer;
   rsnet_arg in = {sizeof in, 0, "x", 0, 1}, out = {sizeof out, 0, "y", 0, 1};
   rsnet_attr attr = {sizeof attr, RSNET_I32, "n", 0, "1"};
   rsnet_op op = {sizeof op};
@@ -49,6 +56,9 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
   op.attrs = &attr;
   op.n_inputs = op.n_outputs = op.n_attrs = 1;
   op.infer = infer;
+#ifdef OTHER
+  op.doc = OTHER;
+#endif
   kernel.op = op.name;
   kernel.compute = compute;
   kernel.match = match;
@@ -70,10 +80,27 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
     case BAD_CONDITION: match[0].op = RSNET_M_NDIM; match[0].name = "z"; break;
     case BAD_KIND: attr.kind = 99; break;
     case KEYWORD: op.name = kernel.op = grad.op = "lambda"; break;
+    case ALIAS_TAKEN: op.aliases = &taken; op.n_aliases = 1; break;
+    case ALIAS_OWN: op.aliases = &own; op.n_aliases = 1; break;
+    case NO_LIST: op.inputs = 0; break;
+    case OLDER_STRUCTS:
+      /* What an older library does not know: nobody reads the nonsense there. */
+      op.struct_size = offsetof(rsnet_op, infer_shape);
+      memset(&op.infer_shape, 0xa5, sizeof op - op.struct_size);
+      kernel.struct_size = offsetof(rsnet_kernel, tmp_bytes);
+      memset(&kernel.tmp_bytes, 0xa5, sizeof kernel - kernel.struct_size);
+      break;
     default: break;
   }
   if (MODE == NULL_STRUCT) return host->register_op(registry, 0);
-  status = host->register_op(registry, &op);
+  if (MODE == NEWER_STRUCTS) {
+    memset(&newer, 0xa5, sizeof newer);
+    newer.op = op;
+    newer.op.struct_size = sizeof newer;
+    status = host->register_op(registry, &newer.op);
+  } else {
+    status = host->register_op(registry, &op);
+  }
   if (status && MODE != IGNORES_STATUS) return status;
   if (MODE == FAILS) {
     host->refuse(registry, "no such device");
@@ -84,7 +111,10 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
   if (status) return status;
   if (MODE == ORPHAN_KERNEL) kernel.op = "nobody";
   if (MODE == ORPHAN_GRAD) grad.op = "nobody";
+  if (MODE == NULL_KERNEL) return host->register_kernel(registry, 0);
   if (host->register_kernel(registry, &kernel)) return RSNET_INVALID;
+  if (MODE == NULL_GRAD) return host->register_grad(registry, 0);
+  if (MODE == GRAD_TWICE && host->register_grad(registry, &grad)) return RSNET_INVALID;
   if (MODE == TIE && host->register_kernel(registry, &kernel)) return RSNET_INVALID;
   if (MODE == AMBIGUOUS) {
     kernel.n_match = 0;

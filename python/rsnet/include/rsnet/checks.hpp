@@ -30,7 +30,7 @@ struct IsStreamable<T, std::void_t<decltype(std::declval<std::ostream&>() << std
     : std::true_type {};
 template <typename T>
 void show(std::ostream& out, const T& value) {
-  if constexpr (std::is_enum_v<T>) {
+  if constexpr (std::is_enum_v<T> && !IsStreamable<const T&>::value) {
     out << +static_cast<std::underlying_type_t<T>>(value);
   } else if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
     out << static_cast<const volatile void*>(value);

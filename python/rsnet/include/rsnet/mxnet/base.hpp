@@ -238,7 +238,9 @@ void AssignType(Types&& list, size_t index, int type) {
   } break;
 #define RSNET_MX_NO_CASE(type) \
   default:                     \
-    throw ::rsnet::Failure("Unknown type enum " + std::to_string(type), RSNET_UNSUPPORTED);
+    throw ::rsnet::Failure(    \
+        "Unknown type enum " + std::to_string(type) + " (" + ::mxnet::TextOfType(type) + ")", \
+        RSNET_UNSUPPORTED);
 #define RSNET_MX_REAL(DType, ...)                                     \
   RSNET_MX_CASE(::mshadow::kFloat32, float, DType, __VA_ARGS__)       \
   RSNET_MX_CASE(::mshadow::kFloat64, double, DType, __VA_ARGS__)      \

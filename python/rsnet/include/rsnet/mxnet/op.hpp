@@ -83,8 +83,15 @@ class Op {
   std::function<void(NodeAttrs*)> parser;
   uint32_t num_inputs = 1, num_outputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
-  std::map<std::string, dmlc::any> attrs;
+  // A value, and how strongly it is meant.
+  struct Attribute {
+    dmlc::any value;
+    int level;
+  };
+  std::map<std::string, Attribute> attrs;
   std::vector<std::string> groups;
+  bool registered = false;
+  std::string problem;  // what is wrong with its registration, if anything
 
   Op& describe(const std::string& text) {
     description = text;
@@ -124,9 +131,17 @@ class Op {
     parser = std::move(f);
     return *this;
   }
+  // Of two values of an attribute that of the higher level counts.
   template <typename T>
-  Op& set_attr(const std::string& key, const T& value, int = 10) {
-    attrs[key] = value;
+  Op& set_attr(const std::string& key, const T& value, int plevel = 10) {
+    auto [at, is_new] = attrs.try_emplace(key, Attribute{value, plevel});
+    if (is_new) return *this;
+    if (at->second.level < plevel) {
+      at->second = {value, plevel};
+    } else if (at->second.level == plevel && problem.empty()) {
+      problem = "invalid plevel " + std::to_string(plevel) + " of attribute '" + key +
+                "', which is set with it already: expected a higher one";
+    }
     return *this;
   }
   Op& add_argument(const std::string& argument, const std::string& type, const std::string& doc) {
@@ -140,7 +155,7 @@ class Op {
     return *this;
   }
   Op& set_support_level(int) { return *this; }
-  // Takes over what a group sets and the operator does not.
+  // Takes over what a group sets, unless the operator sets it at the same level or a higher one.
   Op& include(const std::string& group) {
     groups.push_back(group);
     return *this;
@@ -148,13 +163,13 @@ class Op {
 
   template <typename T>
   const T* attr(const std::string& key) const {
-    const Op* from = this;
-    for (size_t i = 0; from->attrs.count(key) == 0; ++i) {
-      if (i == groups.size()) return nullptr;
-      from = &Group(groups[i]);
+    const Attribute* found = Find(key);
+    for (const std::string& group : groups) {
+      const Attribute* other = Group(group).Find(key);
+      if (other != nullptr && (found == nullptr || other->level > found->level)) found = other;
     }
-    auto found = from->attrs.find(key);
-    const T* value = std::any_cast<T>(&found->second);
+    if (found == nullptr) return nullptr;
+    const T* value = std::any_cast<T>(&found->value);
     if (value == nullptr) {
       throw rsnet::Failure("operator '" + name + "': attribute '" + key + "' is of another type than "
                            "set_attr<...> says for it");
@@ -175,11 +190,15 @@ class Op {
     static std::map<std::string, std::unique_ptr<Op>> all;
     std::unique_ptr<Op>& group = all[name];
     if (group == nullptr) group = std::make_unique<Op>();
-    if (registers) group->attrs.emplace("registered", true);
+    if (registers) group->registered = true;
     return *group;
   }
 
  private:
+  const Attribute* Find(const std::string& key) const {
+    auto found = attrs.find(key);
+    return found == attrs.end() ? nullptr : &found->second;
+  }
   void add_fields(const dmlc::parameter::Fields& all) {
     for (const auto& field : all) {
       bool known = false;

@@ -2,6 +2,9 @@
 #ifndef RSNET_MXNET_OPERANDS_HPP
 #define RSNET_MXNET_OPERANDS_HPP
 
+#include <rsnet/mxnet/blob.hpp>
+#include <rsnet/mxnet/param.hpp>
+
 namespace mxnet {
 
 // The value of a parameter as text.

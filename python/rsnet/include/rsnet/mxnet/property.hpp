@@ -238,7 +238,7 @@ class PropertyOp {
     aliases_.insert(aliases_.end(), more.aliases.begin(), more.aliases.end());
     if (!more.description.empty()) doc_ = more.description;
     for (const auto& [key, value] : more.attrs) {
-      if (key == "registered" || key == "FSetInputVarAttrOnCompose") continue;
+      if (key == "FSetInputVarAttrOnCompose") continue;
       throw rsnet::Failure("operator '" + name_ + "': its property says what set_attr(\"" + key +
                            "\") would");
     }

@@ -2,6 +2,7 @@
 #ifndef RSNET_MXNET_REGISTRY_HPP
 #define RSNET_MXNET_REGISTRY_HPP
 
+#include <rsnet/mxnet/op.hpp>
 #include <rsnet/mxnet/operands.hpp>
 
 #include <set>
@@ -31,8 +32,10 @@ class NnvmOp {
   }
 
   rsnet_status RegisterOp(const rsnet_host* host, rsnet_registry* registry) {
+    CheckAttributes(*op_);
     for (const std::string& group : op_->groups) {
-      if (nnvm::Op::Group(group).attrs.count("registered") > 0) continue;
+      CheckAttributes(nnvm::Op::Group(group));
+      if (nnvm::Op::Group(group).registered) continue;
       throw rsnet::Failure("operator '" + op_->name + "': include(\"" + group +
                            "\"): there is no NNVM_REGISTER_OP_GROUP of this name");
     }
@@ -75,6 +78,12 @@ class NnvmOp {
     return host->register_op(registry, &op);
   }
 
+  // Raises what is wrong with attributes of the operator, or of a group that it includes.
+  void CheckAttributes(const nnvm::Op& from) const {
+    if (!from.problem.empty()) {
+      throw rsnet::Failure("operator '" + op_->name + "': " + from.problem);
+    }
+  }
   bool HasLists() const {
     return op_->get_num_inputs || Attr<nnvm::FListInputNames>("FListInputNames") ||
            Attr<nnvm::FMutateInputs>("FMutateInputs");
@@ -410,10 +419,10 @@ RSNET_LOCAL inline Op& Op::Entry(const std::string& name, bool registers) {
     op = std::make_unique<Op>();
     op->name = name;
   }
-  if (registers && op->attrs.emplace("registered", true).second) {
-    Op* registered = op.get();
-    rsnet::Registered([registered](const rsnet_host* host, rsnet_registry* registry) {
-      return rsnet::keep(::mxnet::NnvmOp(registered))->Register(host, registry);
+  if (registers && !op->registered) {
+    op->registered = true;
+    rsnet::Registered([own = op.get()](const rsnet_host* host, rsnet_registry* registry) {
+      return rsnet::keep(::mxnet::NnvmOp(own))->Register(host, registry);
     });
   }
   return *op;

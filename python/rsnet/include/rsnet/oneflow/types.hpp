@@ -223,6 +223,8 @@ inline const char* NameOf(DataType type) {
   }
 }
 
+inline std::ostream& operator<<(std::ostream& out, DataType type) { return out << NameOf(type); }
+
 enum DeviceType { kInvalidDevice = 0, kCPU = RSNET_CPU, kGPU = RSNET_GPU, kCUDA = kGPU };
 
 // The device of a call.
