@@ -16,6 +16,11 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
+#: Operators of a number on the left that MXNet's methods call by another name than its functions,
+#: which nodes are named after.
+_LEFT_OF_METHODS = {"pow": "_rpower_scalar"}
+
+
 class BinaryMethod(NamedTuple):
     """A method, such as ``__rsub__``, and its operators for operands of one shape, for operands
     that are broadcast, and for a number.
@@ -34,4 +39,5 @@ def binary_methods(*, symbol: bool) -> Iterator[BinaryMethod]:
         same, broadcast, right, left = table[function]
         yield BinaryMethod(f"__{name}__", same, broadcast, right)
         if name in _ARITHMETIC:
+            left = _LEFT_OF_METHODS.get(name, left)
             yield BinaryMethod(f"__r{name}__", same, broadcast, left)

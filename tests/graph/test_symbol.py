@@ -28,12 +28,12 @@ def mlp():
 def test_automatic_names_come_from_functions():
     a, b = sym.Variable("a"), sym.Variable("b")
     with mx.name.NameManager():
-        made = [a + b, a * 2, 2 - a, a / b, a**2, a == b, a > 1, -a, a + b]
+        made = [a + b, a * 2, 2 - a, a / b, a**2, a == b, a > 1, -a, a + b, 2**a, sym.pow(2, a)]
         names = [s.name for s in made]
         assert sym.FullyConnected(a, num_hidden=2).name == "fullyconnected0"
     assert names == [
         "_plus0", "_mulscalar0", "_rminusscalar0", "_div0", "_powerscalar0", "_equal0",
-        "_greater_scalar0", "_mulscalar1", "_plus1",
+        "_greater_scalar0", "_mulscalar1", "_plus1", "_rpower_scalar0", "_rpowerscalar0",
     ]  # fmt: skip
 
 
