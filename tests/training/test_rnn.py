@@ -200,6 +200,30 @@ def test_names_are_those_of_mxnet():
     outputs, states = both.unroll(2, sym.Variable("data"), merge_outputs=False)
     assert [o.name for o in outputs] == ["bi_t0", "bi_t1"]
     assert [[s.name for s in direction] for direction in states] == [["a_t1_out"], ["b_t1_out"]]
+    assert both.unroll(2, sym.Variable("data"), merge_outputs=True)[0].name == "bi_out"
+
+
+def test_states_that_are_inputs_need_no_further_shapes():
+    cell = rnn.LSTMCell(H, prefix="l_")
+    begin = cell.begin_state(func=sym.Variable)
+    assert begin[1].attr_dict()["l_begin_state_1"] == {"__layout__": "NC", "__shape__": f"(0, {H})"}
+    net = sym.Group(cell.unroll(2, sym.Variable("data"), begin_state=begin)[0])
+    shapes = dict(zip(net.list_arguments(), net.infer_shape(data=(3, 2, 5))[0], strict=True))
+    assert shapes["l_begin_state_0"] == shapes["l_begin_state_1"] == (3, H)
+
+
+def test_both_directions_keep_what_fused_cells_have_joined():
+    cells = [rnn.FusedRNNCell(3, prefix=f"{side}_") for side in "lr"]
+    both, data = rnn.BidirectionalCell(*cells), sym.Variable("data")
+    outputs, _ = both.unroll(4, data, layout="TNC")
+    assert outputs.infer_shape(data=(4, 2, 5))[1] == [(4, 2, 6)]
+    apart, _ = both.unroll(4, data, layout="TNC", merge_outputs=False)
+    both_ways = sym.Group([outputs, *[sym.expand_dims(step, axis=0) for step in apart]])
+    bound = both_ways.simple_bind(mx.cpu(), data=(4, 2, 5))
+    for i, array in enumerate(bound.arg_dict.values()):
+        array[:] = np.random.RandomState(i).normal(size=array.shape)
+    whole, *steps = bound.forward()
+    np.testing.assert_allclose(np.concatenate([s.asnumpy() for s in steps]), whole.asnumpy(), 1e-5)
 
 
 def test_cells_share_given_parameters():

@@ -40,8 +40,8 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
-class Augmenter:
-    """Changes an image; the keyword arguments describe it in `dumps`."""
+class Described:
+    """What is described by its name and parameters; the keyword arguments are the latter."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = {name: plain(value) for name, value in kwargs.items()}
@@ -56,6 +56,10 @@ class Augmenter:
         '["resizeaug", {"size": 224, "interp": 2}]'
         """
         return json.dumps([self.__class__.__name__.lower(), self._kwargs])
+
+
+class Augmenter(Described):
+    """Changes an image; the keyword arguments describe it in `dumps`."""
 
     def __call__(self, src: NDArray) -> NDArray:
         """The changed image."""

@@ -6,7 +6,6 @@ image, and perhaps more.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import numpy as np
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .augmenters import Augmenter, ForceResizeAug, ResizeAug, colour_augmenters, plain
+from .augmenters import Augmenter, Described, ForceResizeAug, ResizeAug, colour_augmenters
 from .functions import copyMakeBorder, fixed_crop
 
 _Pair = tuple[NDArray, np.ndarray]
@@ -31,15 +30,8 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class DetAugmenter:
+class DetAugmenter(Described):
     """Changes an image and its label; the keyword arguments describe it in `dumps`."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = {name: plain(value) for name, value in kwargs.items()}
-
-    def dumps(self) -> Any:
-        """Name and parameters as text."""
-        return json.dumps([self.__class__.__name__.lower(), self._kwargs])
 
     def __call__(self, src: NDArray, label: np.ndarray) -> _Pair:
         """The changed image and label."""

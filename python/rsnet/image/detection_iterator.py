@@ -154,20 +154,10 @@ class ImageDetIter(ImageIter):
             data, label = aug(data, label)
         return data, label
 
-    def _samples(self, count: int) -> list[tuple[NDArray, Any]]:
-        samples: list[tuple[NDArray, Any]] = []
-        while len(samples) < count:
-            try:
-                label, image = self.next_sample()
-            except StopIteration:
-                break
-            data = self._decoded(image)
-            if data is None:
-                continue
-            data, objects = self.augmentation_transform(data, self._parse_label(label))
-            self._check_augmented(data)
-            samples.append((self.postprocess_data(data), objects))
-        return samples
+    def _sample(self, data: NDArray, label: Any) -> tuple[NDArray, Any]:
+        data, objects = self.augmentation_transform(data, self._parse_label(label))
+        self._check_augmented(data)
+        return self.postprocess_data(data), objects
 
     def _batch(self, samples: list[tuple[NDArray, Any]], pad: int) -> DataBatch:
         data = nd.stack(*[data for data, _ in samples], axis=0).astype(self.dtype)

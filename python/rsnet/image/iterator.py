@@ -157,7 +157,6 @@ class ImageIter(DataIter):
         label_shape = (self.batch_size, label_width) if label_width > 1 else (self.batch_size,)
         self.provide_label = [DataDesc(label_name, label_shape, dtype)]
         self.cur = 0
-        self._head: list[tuple[NDArray, Any]] = []
         # Images of a short last batch, for the first batch of the next epoch.
         self._rolled: list[tuple[NDArray, Any]] = []
         self._begin()
@@ -209,11 +208,14 @@ class ImageIter(DataIter):
     def _begin(self) -> None:
         if self.seq is not None and self.shuffle:
             random.shuffle(self.seq)
+        self._rewind()
+        self._ended = False
+
+    def _rewind(self) -> None:
+        """Goes back to the first image of the epoch."""
         if self.imgrec is not None:
             self.imgrec.reset()
         self.cur = 0
-        self._head = []
-        self._ended = False
 
     def reset(self) -> None:
         """Begins the next epoch, with the images that were too few for a batch of the last one."""
@@ -322,10 +324,14 @@ class ImageIter(DataIter):
             data = self._decoded(image)
             if data is None:
                 continue
-            data = self.augmentation_transform(data)
-            self._check_augmented(data)
-            samples.append((self.postprocess_data(data), self._checked_label(label)))
+            samples.append(self._sample(data, label))
         return samples
+
+    def _sample(self, data: NDArray, label: Any) -> tuple[NDArray, Any]:
+        """A decoded image and its label as they go into a batch."""
+        data = self.augmentation_transform(data)
+        self._check_augmented(data)
+        return self.postprocess_data(data), self._checked_label(label)
 
     def _checked_label(self, label: Any) -> np.ndarray:
         labels = np.asarray(label, "float32").reshape(-1)
@@ -353,8 +359,6 @@ class ImageIter(DataIter):
             raise StopIteration
         rolled, self._rolled = self._rolled, []
         samples = rolled + self._samples(self.batch_size - len(rolled))
-        if not self._head:
-            self._head = samples
         missing = self.batch_size - len(samples)
         if missing == 0:  # as in MXNet, `pad` counts what was added to images that rolled over
             return self._batch(samples, self.batch_size - len(rolled) if rolled else 0)
@@ -363,5 +367,8 @@ class ImageIter(DataIter):
             self._rolled = samples
         if not samples or self.last_batch_handle != "pad":
             raise StopIteration
-        filled = samples + [self._head[i % len(self._head)] for i in range(missing)]
-        return self._batch(filled, missing)
+        while len(samples) < self.batch_size:
+            self._rewind()
+            missed = self.batch_size - len(samples)
+            samples += self._samples(missed) or samples[:missed]
+        return self._batch(samples, missing)

@@ -13,7 +13,7 @@ from ..base import MXNetError, shown
 from ..context import cpu
 from ..ndarray import NDArray
 from ..optimizer.updater import load_states
-from .base import KVStoreBase
+from .base import KVStoreBase, TestStore
 from .compression import TwoBitCompression, create_compression
 
 __all__ = ["KVStore", "create"]
@@ -106,13 +106,13 @@ class KVStore(KVStoreBase):
 
     def _sum(self, key: Any, values: list[NDArray]) -> NDArray:
         ctx = values[0].context if self._is_on_device else cpu()
-        if self._compression is not None:
-            values = [self._compression((key, i), v) for i, v in enumerate(values)]
         shape = self._stored[key].shape
         for value in values:
             if value.shape != shape:
                 what = f"invalid shape of key {key!r}"
                 raise ValueError(f"push: {what} {value.shape}: expected {shape}")
+        if self._compression is not None:
+            values = [self._compression((key, i), v) for i, v in enumerate(values)]
         here = [v.as_in_context(ctx) for v in values]
         return here[0].copy() if len(here) == 1 else nd.add_n(*here)
 
@@ -296,7 +296,8 @@ def maker(name: str) -> Callable[[], KVStoreBase]:
             "machine use 'local' or 'device'"
         )
     if lower not in BUILT_IN:
-        known = ", ".join(repr(n) for n in ("local", "device", *sorted(KVStoreBase.kv_registry)))
+        registered = sorted(n for n, c in KVStoreBase.kv_registry.items() if c is not TestStore)
+        known = ", ".join(repr(n) for n in ("local", "device", *registered))
         raise ValueError(f"unknown kvstore '{name}': expected one of: {known}")
     return functools.partial(KVStore, lower)
 

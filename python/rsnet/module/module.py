@@ -140,10 +140,10 @@ class Module(BaseModule):
         """
         self._symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
         self.save_params(f"{prefix}-{epoch:04d}.params")
-        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+        logging.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
         if save_optimizer_states:
             self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
-            self.logger.info('Saved optimizer state to "%s-%04d.states"', prefix, epoch)
+            logging.info('Saved optimizer state to "%s-%04d.states"', prefix, epoch)
 
     # ---- what the module is --------------------------------------------------------------------
 

@@ -62,16 +62,18 @@ def split_time(
             raise ValueError(
                 "unroll: inputs has several outputs, expected a symbol of one or a list of steps"
             )
-        return list(sym.SliceChannel(inputs, axis=axis, num_outputs=length, squeeze_axis=True))
+        return list(sym.split(inputs, axis=axis, num_outputs=length, squeeze_axis=True))
     steps = list(inputs)
     if len(steps) != length:
         raise ValueError(f"unroll: inputs has {len(steps)} steps, expected {length}")
     return steps
 
 
-def join_time(steps: Sequence[Symbol], layout: str) -> Symbol:
-    """The steps as one symbol that has an axis of time."""
+def join_time(steps: Any, layout: str) -> Symbol:
+    """The steps, a list or joined already, as one symbol that has an axis of time."""
     axis = time_axis(layout)
+    if isinstance(steps, Symbol):
+        return steps
     joined: Symbol = sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
     return joined
 
@@ -141,13 +143,11 @@ class BaseRNNCell:
             Further arguments of `func`; a `shape` takes the place of the cell's own.
         """
         self._require_unmodified("begin_state")
-        left_out = ("__layout__", "shape") if func is sym.Variable else ("__layout__",)
         states = []
         for info in self.state_info:
             self._init_counter += 1
             name = f"{self._prefix}begin_state_{self._init_counter}"
-            known = {key: value for key, value in (info or {}).items() if key not in left_out}
-            states.append(func(name=name, **(known | kwargs)))
+            states.append(func(name=name, **((info or {}) | kwargs)))
         return states
 
     def _require_unmodified(self, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import symbol as sym
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .base_cell import BaseRNNCell, RNNParams, join_time, split_time
+from .base_cell import BaseRNNCell, RNNParams, join_time, split_time, time_axis
 
 __all__ = ["BidirectionalCell", "SequentialRNNCell", "ContainerCell"]
 
@@ -169,12 +169,16 @@ class BidirectionalCell(ContainerCell):
         states = self.begin_state() if begin_state is None else begin_state
         left, right = self._cells
         own, others = self._shares(states)
-        forwards, l_states = left.unroll(length, steps, own, layout, merge_outputs=False)
-        backwards, r_states = right.unroll(
-            length, list(reversed(steps)), others, layout, merge_outputs=False
-        )
+        forwards, l_states = left.unroll(length, steps, own, layout, merge_outputs)
+        backwards, r_states = right.unroll(length, steps[::-1], others, layout, merge_outputs)
+        if merge_outputs is None:
+            merge_outputs = isinstance(forwards, Symbol) and isinstance(backwards, Symbol)
+        following = [l_states, r_states]
+        if merge_outputs:
+            reverse = sym.reverse(join_time(backwards, layout), axis=time_axis(layout))
+            both = join_time(forwards, layout), reverse
+            return sym.Concat(*both, dim=2, name=f"{self._output_prefix}out"), following
+        forwards, backwards = (split_time(length, x, layout) for x in (forwards, backwards))
         names = [f"{self._output_prefix}t{i}" for i in range(length)]
         pairs = zip(forwards, reversed(backwards), names, strict=True)
-        outputs = [sym.Concat(f, b, dim=1, name=name) for f, b, name in pairs]
-        joined = join_time(outputs, layout) if merge_outputs else outputs
-        return joined, [l_states, r_states]
+        return [sym.Concat(f, b, dim=1, name=name) for f, b, name in pairs], following

@@ -140,8 +140,9 @@ class FusedRNNCell(BaseRNNCell):
         outputs = rnn[0] if self._get_next_state else rnn
         following = [rnn[1 + i] for i in range(len(states))] if self._get_next_state else []
         if merge_outputs is False:
-            steps = sym.SliceChannel(outputs, axis=0, num_outputs=length, squeeze_axis=True)
-            return list(steps), following
+            return list(
+                sym.split(outputs, axis=0, num_outputs=length, squeeze_axis=True)
+            ), following
         if time_axis(layout) == 1:
             outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
         return outputs, following

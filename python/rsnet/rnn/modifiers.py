@@ -140,7 +140,7 @@ class ResidualCell(ModifierCell):
                 length, inputs, begin_state, layout, merge_outputs=merge_outputs
             )
         if isinstance(outputs, Symbol):
-            whole = inputs if isinstance(inputs, Symbol) else join_time(list(inputs), layout)
+            whole = join_time(inputs, layout)
             return sym.elemwise_add(outputs, whole, name=f"{outputs.name}_plus_residual"), states
         steps = split_time(length, inputs, layout)
         added = [
