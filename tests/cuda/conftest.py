@@ -90,6 +90,12 @@ def gpu():
 NEAR = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-10}
 
 
+def first_of(*values):
+    """Values of a parameter of which the first is tried always, the others where time allows."""
+    slow = [pytest.param(value, marks=pytest.mark.slow) for value in values[1:]]
+    return [values[0], *slow]
+
+
 def until(condition):
     """Waits for something that has to happen; a test that waits in vain ends by its limit."""
     while not condition():

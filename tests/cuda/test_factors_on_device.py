@@ -1,15 +1,15 @@
-"""Triangular systems and factorisations on a device, of matrices larger than a block and of many."""
+"""Triangular systems and factorisations on a device: of many matrices, and of larger ones."""
 
 import numpy as np
 import pytest
-from conftest import compare
+from conftest import compare, first_of
 
 import rsnet as mx
 from rsnet import nd
 
 DTYPES = ["float32", "float64"]
 REQUESTS = ["write", "add"]
-SHAPES = [(1, 1), (5, 5), (3, 2, 7, 7), (40, 40), (1, 0, 3, 3)]
+SHAPES = [(1, 1), (5, 5), (3, 2, 7, 7), (20, 20), (1, 0, 3, 3)]
 
 
 def matrices(*shape, dtype="float32"):
@@ -31,7 +31,7 @@ def near(got, want):
 
 
 @pytest.mark.parametrize("req", REQUESTS)
-@pytest.mark.parametrize("dtype", ["float16", *DTYPES])
+@pytest.mark.parametrize("dtype", first_of(*DTYPES, "float16"))
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("rightside", [True, False])
 def test_triangular_matrices(rightside, lower, dtype, req):
@@ -47,7 +47,7 @@ def test_triangular_matrices(rightside, lower, dtype, req):
             compare(call, matrices(2, 6, 6, dtype=dtype), b, req=req, near=near)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", first_of(*DTYPES))
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("lower", [True, False])
 def test_cholesky_factors(lower, shape, dtype):
@@ -57,7 +57,7 @@ def test_cholesky_factors(lower, shape, dtype):
         compare(lambda a: nd.linalg.potri(a, lower=lower), matrices(*shape, dtype=dtype), near=near)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", first_of(*DTYPES))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_inverses_and_determinants(shape, dtype):
     """With rows that have to change places."""
@@ -69,7 +69,7 @@ def test_inverses_and_determinants(shape, dtype):
         compare(lambda a: nd.linalg.slogdet(a)[1], a, req=req, near=near)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", first_of(*DTYPES))
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (2, 3, 5, 8), (20, 20)])
 def test_orthogonal_factors(shape, dtype):
     a = np.random.RandomState(5).uniform(-1, 1, shape).astype(dtype)
@@ -78,7 +78,7 @@ def test_orthogonal_factors(shape, dtype):
     compare(nd.linalg.gelqf, np.zeros(shape, dtype), near=lambda a, b: None)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", first_of(*DTYPES))
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3, 5, 5), (24, 24)])
 def test_eigenvalues(shape, dtype):
     steps = np.diag(np.arange(1.0, shape[-1] + 1))
@@ -86,7 +86,7 @@ def test_eigenvalues(shape, dtype):
 
 
 @pytest.mark.parametrize("req", REQUESTS)
-@pytest.mark.parametrize("dtype", ["float16", *DTYPES])
+@pytest.mark.parametrize("dtype", first_of(*DTYPES, "float16"))
 def test_parts_of_matrices(dtype, req):
     a = definite(3, 6, 6, dtype=dtype)
     compare(nd.linalg.sumlogdiag, a, req=req)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import assert_near
+from conftest import assert_near, first_of
 from processes import printed
 
 import rsnet as mx
@@ -51,7 +51,9 @@ def test_numbers_that_must_lie_inside(dtype):
     compare(lambda x, i: nd.take(x, i.clip(-3, 2), axis=1, mode="raise"), rows, numbers)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64", "int8", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "dtype", first_of("int8", "float16", "float64", "int32", "int64", "uint8", "bool")
+)
 def test_slices_of_every_dtype(dtype):
     rows, numbers = np.arange(15).reshape(5, 3).astype(dtype), np.array([4, 0, 2], "int32")
     for mode in ("clip", "wrap", "raise"):

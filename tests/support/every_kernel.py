@@ -71,7 +71,7 @@ CALLS = [
     (factors, [of(2, 8, 8)]),
     (eigenvalues, [of(1, 8, 8)]),
     (lambda x: nd.softmax(x, lengths(x)[:8].astype("int32"), use_length=True), [of(8, 16)]),
-    (lambda x: nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.3, upper_bound=0.3), [of(8, 16)]),
+    (lambda x: nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.3, upper_bound=0.3)[0], [of(8, 16)]),
     (lambda x, g: nd.BilinearSampler(x, g), [of(2, 1, 4, 8), of(2, 2, 4, 8)]),
     (
         lambda x, loc: nd.SpatialTransformer(
