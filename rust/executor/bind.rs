@@ -311,8 +311,8 @@ fn kernels(base: &Base, plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>
         };
         let ins = node.inputs.iter().map(|&e| graph.entry_id(e));
         let tensors = || ins.chain(graph.entries_of(n)).map(facts);
-        let made =
-            prepare(base, op, &node.attrs, node.ctx, tensors).at_node(&op.name, &node.name)?;
+        let made = prepare(base, op, &node.attrs, node.ctx, (node.inputs.len(), tensors))
+            .at_node(&op.name, &node.name)?;
         prepared.push(Some(Arc::new(made.owned())));
     }
     Ok(prepared)

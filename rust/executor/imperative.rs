@@ -96,7 +96,7 @@ fn start(
         let given = inputs.iter().map(|a| (a.dtype(), a.shape().ndim()));
         given.chain(specs.iter().map(|(shape, dtype)| (*dtype, shape.ndim())))
     };
-    let prepared = prepare(rt, op, attrs, device, tensors)?;
+    let prepared = prepare(rt, op, attrs, device, (inputs.len(), tensors))?;
     let state = match how.state {
         Some(state) => Some(state.clone()),
         None => new_state(rt, &prepared, inputs, device)?,

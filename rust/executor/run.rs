@@ -69,23 +69,39 @@ pub struct Prepared<'a> {
     pub(super) on_device: Option<OnDevice>,
 }
 
-/// Chooses the kernel of `op` for tensors (inputs, then outputs) of these dtypes and numbers of
-/// axes.
+/// Names of inputs and outputs that an operator has none for, which gradients have for the first
+/// ones only.
+const UNNAMED: [[&str; 8]; 2] = [
+    ["input0", "input1", "input2", "input3", "input4", "input5", "input6", "input7"],
+    ["output0", "output1", "output2", "output3", "output4", "output5", "output6", "output7"],
+];
+
+/// The name of tensor `i` of a call with this many inputs, which come first; as conditions of
+/// kernels know it.
+fn name_of<'a>(names: [&'a [String]; 2], inputs: usize, i: usize) -> &'a str {
+    let (side, at) = if i < inputs { (0, i) } else { (1, i - inputs) };
+    match names[side].get(at) {
+        Some(name) => name,
+        None => UNNAMED[side].get(at).copied().unwrap_or(""),
+    }
+}
+
+/// Chooses the kernel of `op` for tensors (so many inputs, then outputs) of these dtypes and
+/// numbers of axes.
 pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     base: &Base,
     op: &'a Arc<OpDef>,
     attrs: &'a Arc<Attrs>,
     device: Context,
-    tensors: impl FnOnce() -> T,
+    (inputs, tensors): (usize, impl FnOnce() -> T),
 ) -> Result<Prepared<'a>> {
     let mut on_device = None;
     let kernel = match op.only_host_kernel() {
         Some(only) if device.is_host() => only,
         _ => op.input_names.with(attrs, |ins| {
             op.output_names.with(attrs, |outs| {
-                let names = ins.iter().chain(outs).map(String::as_str);
-                let tensors: SmallVec<[_; 6]> =
-                    names.zip(tensors()).map(|(n, (t, rank))| (n, t, rank)).collect();
+                let named = |(i, (t, rank))| (name_of([ins, outs], inputs, i), t, rank);
+                let tensors: SmallVec<[_; 6]> = tensors().enumerate().map(named).collect();
                 // Every kind of host memory is served by the kernels of the CPU.
                 let kind = Context::default().device_type;
                 let facts = MatchFacts { device: kind, attrs, tensors: &tensors };

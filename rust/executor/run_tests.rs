@@ -42,7 +42,7 @@ fn asked_to_add(op: &Arc<OpDef>, seen: &Lock<Vec<OpReq>>, times: i64) -> Result<
     let attrs = Arc::new(op.parse(&[("times", Value::Int(times))])?);
     let base = Base::new(Arc::new(NaiveEngine::new()));
     let shape = || std::iter::repeat_n((DType::F64, 1), 2);
-    let prepared = prepare(&base, op, &attrs, Context::default(), shape)?;
+    let prepared = prepare(&base, op, &attrs, Context::default(), (1, shape))?;
     let (x, y) = (Tensor::of(&[2], &[1.0, 2.0]), Tensor::of(&[2], &[10.0, 20.0]));
     let (inputs, outputs) = ([x.view()], [y.view()]);
     let req = [OpReq::Add];

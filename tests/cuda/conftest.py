@@ -7,11 +7,13 @@ variable nothing here is collected. `tests/contracts/test_cuda.py` runs them all
 import contextlib
 import ctypes
 import os
+import time
 
 import numpy as np
 import pytest
 
 import rsnet as mx
+from rsnet import nd
 
 collect_ignore_glob = [] if os.environ.get("RSNET_LIBCUDA") else ["test_*.py"]
 
@@ -86,6 +88,39 @@ def gpu():
 #: How far results of a kernel may be from the host's, relative to the greatest of them: products
 #: and sums are taken in another order, and functions are another library's.
 NEAR = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-10}
+
+
+def first_of(*values):
+    """Values of a parameter of which the first is tried always, the others where time allows."""
+    slow = [pytest.param(value, marks=pytest.mark.slow) for value in values[1:]]
+    return [values[0], *slow]
+
+
+def until(condition):
+    """Waits for something that has to happen; a test that waits in vain ends by its limit."""
+    while not condition():
+        time.sleep(0.001)
+
+
+def compare(call, *arrays, req="write", train=True, near=None):
+    """Results and gradients of a call on the device are those on the host, and from kernels."""
+    found, before = [], mx.cuda.operators_on_host()
+    for ctx in (mx.gpu(0), mx.cpu(0)):
+        mx.random.seed(11)
+        inputs = [nd.array(a, ctx, a.dtype) for a in arrays]
+        for array in inputs:
+            array.attach_grad(req)
+            array.grad[:] = 2
+        with mx.autograd.record(train_mode=train):
+            outs = call(*inputs)
+        outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
+        heads = [np.arange(1, 1 + o.size).reshape(o.shape) / max(o.size, 1) for o in outs]
+        heads = [nd.array(h, ctx, o.dtype) for h, o in zip(heads, outs, strict=True)]
+        mx.autograd.backward(outs, heads)
+        found.append([a.asnumpy() for a in outs + [a.grad for a in inputs]])
+    for got, want in zip(*found, strict=True):
+        (near or assert_near)(got, want)
+    assert mx.cuda.operators_on_host() == before
 
 
 def assert_near(got, want):

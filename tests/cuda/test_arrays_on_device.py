@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import until
 
 import rsnet as mx
 from rsnet import nd
@@ -115,12 +116,12 @@ def test_memory_is_reused_counted_and_returned(gpu, emulated):
     now = mx._core.memory_usage(gpu)
     assert 4_000_000 <= now[0] - used <= 5_000_000 and now[2] >= now[0]
     del array
-    nd.waitall()
-    assert mx._core.memory_usage(gpu)[0] == used
+    given_back = lambda: mx._core.memory_usage(gpu)[0] <= used  # noqa: E731
+    until(given_back)
     live = emulated.live_bytes()
     for _ in range(5):
         nd.zeros((1000, 1000), ctx=gpu).wait_to_read()
-    nd.waitall()
+        until(given_back)  # so that the next one finds the block free
     assert emulated.live_bytes() == live  # from the pool
     gpu.empty_cache()
     assert mx._core.memory_usage(gpu)[1] == 0
@@ -138,5 +139,4 @@ def test_nothing_is_left_behind(emulated):
         del x, y
     nd.waitall()
     gc.collect()
-    device.empty_cache()
-    assert mx._core.memory_usage(device)[:2] == (0, 0)
+    until(lambda: device.empty_cache() or mx._core.memory_usage(device)[:2] == (0, 0))

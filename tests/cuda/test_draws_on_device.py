@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import assert_near
+from conftest import assert_near, first_of
 
 import rsnet as mx
 from rsnet import nd
@@ -62,6 +62,27 @@ def test_the_widest_range_of_whole_numbers():
         lambda ctx: nd.random.randint(low, high, shape=(300,), ctx=ctx, dtype="int64").asnumpy()
     )
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "dtype", first_of("float32", "float16", "float64", "int64", "int8", "bool")
+)
+@pytest.mark.parametrize("shape", [(1,), (2, 3), (257,), (5000,), (300, 2, 2)])
+def test_rows_are_shuffled_as_on_the_host(shape, dtype):
+    values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    got, want = both(lambda ctx: nd.random.shuffle(nd.array(values, ctx, dtype)).asnumpy())
+    np.testing.assert_array_equal(got, want)
+
+
+def test_an_array_is_shuffled_in_its_memory():
+    def draw(ctx):
+        x = nd.arange(600, ctx=ctx).reshape((200, 3))
+        nd._internal._shuffle(x, out=x)
+        return x.asnumpy()
+
+    got, want = both(draw)
+    np.testing.assert_array_equal(got, want)
+    assert sorted(got[:, 0]) == list(range(0, 600, 3)) and (got[:, 0] != np.arange(0, 600, 3)).any()
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal", "gamma", "exponential", "poisson"])

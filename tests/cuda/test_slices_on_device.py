@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import assert_near
+from conftest import assert_near, first_of
 from processes import printed
 
 import rsnet as mx
@@ -43,6 +43,27 @@ def test_rows_that_are_taken_often(count, dtype):
     compare(lambda w, i: nd.Embedding(i, w, input_dim=5, output_dim=3), rows, numbers)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_numbers_that_must_lie_inside(dtype):
+    rows = np.random.RandomState(1).standard_normal((5, 3)).astype("float32")
+    numbers = np.random.RandomState(2).randint(-5, 5, (4, 30)).astype(dtype)
+    compare(lambda x, i: nd.take(x, i, mode="raise"), rows, numbers)
+    compare(lambda x, i: nd.take(x, i.clip(-3, 2), axis=1, mode="raise"), rows, numbers)
+
+
+@pytest.mark.parametrize(
+    "dtype", first_of("int8", "float16", "float64", "int32", "int64", "uint8", "bool")
+)
+def test_slices_of_every_dtype(dtype):
+    rows, numbers = np.arange(15).reshape(5, 3).astype(dtype), np.array([4, 0, 2], "int32")
+    for mode in ("clip", "wrap", "raise"):
+        got, want = (
+            nd.take(nd.array(rows, ctx, dtype), nd.array(numbers, ctx, "int32"), mode=mode)
+            for ctx in (mx.gpu(0), mx.cpu(0))
+        )
+        np.testing.assert_array_equal(got.asnumpy(), want.asnumpy())
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_coordinates(axes):
     random = np.random.RandomState(axes)
@@ -62,13 +83,21 @@ def test_the_last_of_several_is_set():
 
 
 @pytest.mark.process
-def test_a_coordinate_outside_is_a_fault():
-    text = printed("""
+@pytest.mark.parametrize(
+    ("op", "call"),
+    [
+        ("gather_nd", "nd.gather_nd(x, nd.array([[0, 3]], ctx=mx.gpu(0)))"),
+        ("take", "nd.take(x, nd.array([0, 3], ctx=mx.gpu(0)), mode='raise')"),
+        ("take", "nd.take(x, nd.array([0, -4], ctx=mx.gpu(0)), mode='raise')"),
+    ],
+)
+def test_a_place_outside_is_a_fault(op, call):
+    text = printed(f"""
         import rsnet as mx
         from rsnet import nd
 
         x = nd.ones((3, 2), ctx=mx.gpu(0))
-        y = nd.gather_nd(x, nd.array([[0, 3]], ctx=mx.gpu(0)))
+        y = {call}
         try:
             print(y.asnumpy())
         except mx.MXNetError as error:
@@ -78,4 +107,4 @@ def test_a_coordinate_outside_is_a_fault():
         except mx.MXNetError:
             pass
     """)
-    assert text.startswith("gather_nd: gpu(0): ") and "CUDA error 719" in text
+    assert text.startswith(f"{op}: gpu(0): ") and "CUDA error 719" in text

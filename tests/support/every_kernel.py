@@ -25,6 +25,32 @@ def lengths(x):
     return nd.array([4, 2, 1, 3] * 4, ctx=x.context)
 
 
+def symmetric(x):
+    """Positive definite matrices, whose diagonal keeps rounding from growing."""
+    return nd.batch_dot(x, x, transpose_b=True) + 8 * nd.eye(x.shape[1], ctx=x.context)
+
+
+def channels_last(x, w):
+    x = nd.Convolution(x, w, kernel=(3, 3), num_filter=16, no_bias=True, layout="NHWC")
+    return nd.Pooling(x, kernel=(2, 2), layout="NHWC")
+
+
+def factors(x):
+    a = symmetric(x)
+    low = nd.linalg.potrf(a)
+    parts = nd.linalg.maketrian(nd.linalg.extracttrian(a)) + nd.linalg.potri(low)
+    q, triangle = nd.linalg.gelqf(x)
+    solved = nd.linalg.trsm(low, q) + nd.linalg.trmm(low, q) + triangle + nd.linalg.inverse(a)
+    sums = nd.linalg.sumlogdiag(a) + nd.linalg.slogdet(a)[1] + nd.linalg.det(a / 8)
+    return solved + parts + sums.reshape((-1, 1, 1))
+
+
+def eigenvalues(x):
+    a = symmetric(x) + 4 * nd.linalg.makediag(nd.arange(8, ctx=x.context).reshape((1, 8)))
+    vectors, values = nd.linalg.syevd(a)
+    return vectors * vectors + values.expand_dims(1)
+
+
 # Extents are such that arrays have 64, 128, 256 or 512 bytes, sizes that the pool does not round.
 CALLS = [
     (lambda x: nd.relu(x) + nd.exp(x) * 2, [of(4, 32)]),
@@ -41,6 +67,30 @@ CALLS = [
     ),
     (lambda x: nd.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max"), [of(2, 1, 8, 8)]),
     (lambda x: nd.Pooling(x, kernel=(3, 3), pad=(1, 1), pool_type="avg"), [of(2, 1, 8, 8)]),
+    (channels_last, [of(2, 8, 8, 1), of(16, 3, 3, 1)]),
+    (factors, [of(2, 8, 8)]),
+    (eigenvalues, [of(1, 8, 8)]),
+    (lambda x: nd.softmax(x, lengths(x)[:8].astype("int32"), use_length=True), [of(8, 16)]),
+    (lambda x: nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.3, upper_bound=0.3)[0], [of(8, 16)]),
+    (lambda x, g: nd.BilinearSampler(x, g), [of(2, 1, 4, 8), of(2, 2, 4, 8)]),
+    (
+        lambda x, loc: nd.SpatialTransformer(
+            x, loc / 4, target_shape=(4, 8), transform_type="affine", sampler_type="bilinear"
+        ),
+        [of(8, 1, 4, 4), of(8, 6)],
+    ),
+    (
+        lambda x: nd.GridGenerator(x, transform_type="affine", target_shape=(4, 4)),
+        [of(8, 6)],
+    ),
+    (lambda x: nd.GridGenerator(x, transform_type="warp"), [of(2, 2, 4, 8)]),
+    (
+        lambda x: nd.contrib.ROIAlign(
+            x, nd.array([[0, 1, 1, 6, 5], [1, 0, 2, 9, 9]], x.context), (2, 2), 0.8
+        ),
+        [of(2, 1, 8, 8)],
+    ),
+    (lambda x: nd.contrib.box_nms(x, overlap_thresh=0.1, valid_thresh=-1), [of(2, 8, 8)]),
     (lambda x: nd.softmax(x, axis=0) + nd.log_softmax(x), [of(8, 16)]),
     (lambda x, g, b: nd.LayerNorm(x, g, b), [of(8, 16), of(16), of(16)]),
     (
@@ -189,7 +239,26 @@ def without_gradients(ctx):
     g, whole = nd.array(of(16), ctx=ctx), nd.arange(16, ctx=ctx).astype("int32")
     numbers = nd.array([0, 7, 3, 3] * 4, ctx=ctx)
     mx.random.seed(1)
+    corners = nd.sort(nd.array(of(1, 16, 2, 2), ctx=ctx), axis=2).reshape((1, 16, 4))
+    label = nd.concat(
+        nd.abs(nd.array(of(2, 4, 1), ctx=ctx)), corners[:, :8].reshape((2, 4, 4)), dim=2
+    )
+    mx.random.seed(1)
     return [
+        nd.contrib.box_iou(corners, corners[0]),
+        nd.contrib.box_decode(x.reshape((2, 16, 4)), corners),
+        *nd.contrib.box_encode(
+            *(nd.ones((1, 16), ctx=ctx), numbers.reshape((1, 16)), corners, corners),
+            *(g[:4], nd.ones((4,), ctx=ctx)),
+        ),
+        nd.contrib.MultiBoxPrior(x.reshape((1, 2, 8, 8)), sizes=(0.5, 0.2)),
+        *nd.contrib.MultiBoxTarget(
+            corners, label, nd.array(of(2, 4, 16), ctx=ctx), negative_mining_ratio=1
+        ),
+        nd.contrib.MultiBoxDetection(
+            nd.softmax(nd.array(of(2, 4, 16), ctx=ctx), axis=1), x.reshape((2, 64)), corners
+        ),
+        nd.random.shuffle(x),
         nd.argsort(x),
         *nd.topk(x, k=4, ret_typ="both"),
         nd.topk(x, k=4, ret_typ="mask"),

@@ -109,7 +109,31 @@ fn multinomial() -> Vec<Kernel> {
     vec![numbers("output", false), numbers("output0", true)]
 }
 
+/// The rows of an array in random order, whose places are shuffled first.
+fn shuffle() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("data", &DType::ALL)];
+    let functions = ["begin_shuffle<Index>", "shuffle<Index>", "take<$0, Index>"];
+    vec![kernel("draws", &functions, types, |call, launcher| {
+        let (x, y) = (&call.inputs[0], &call.outputs[0]);
+        let rows = x.dims().first().map_or(1, |n| *n as usize);
+        let memory = |bytes: usize| launcher.memory().take(bytes);
+        let [order, asking] = [memory(8 * rows)?, memory(8 * rows)?];
+        let from = if x.ptr() == y.ptr() { memory(x.size_bytes())? } else { x.ptr() };
+        if x.ptr() == y.ptr() {
+            launcher.copy(from, x.ptr(), x.size_bytes())?;
+        }
+        let count = rows as i64;
+        launcher.launch(0, Grid::over(rows), &mut args![count, order, asking])?;
+        launcher.launch(1, Grid::blocks(1), &mut args![count, call.ctx.random, order, asking])?;
+        let (n, inner) = (y.size(), (x.size() / rows) as i64);
+        let mut args =
+            args![n as i64, count, count, inner, from, order, y.ptr(), 0i32, add(call, 0)];
+        launcher.launch(2, Grid::over(n), &mut args)
+    })]
+}
+
 pub const TABLE: &[KernelsOf] = &[
+    ("_shuffle", shuffle),
     ("_random_exponential", filling::<ExponentialParam>),
     ("_random_exponential_like", like_by::<ExponentialParam, ExponentialLikeParam>),
     ("_random_gamma", filling::<GammaParam>),

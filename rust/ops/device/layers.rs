@@ -58,6 +58,7 @@ fn leaky_kind(attrs: &Attrs) -> i32 {
         LeakyType::Elu => 1,
         LeakyType::Selu => 2,
         LeakyType::Gelu => 3,
+        LeakyType::Rrelu => 4,
         _ => 0,
     }
 }
@@ -76,7 +77,7 @@ fn leaky() -> Vec<Kernel> {
         let mut args = args![n as i64, x.ptr(), y.ptr(), kind, slope, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     });
-    vec![made.only(is_plain()), prelu()]
+    vec![made.only(is_plain()), prelu(), random_leaky()]
 }
 
 fn leaky_back() -> Vec<Kernel> {
@@ -89,7 +90,25 @@ fn leaky_back() -> Vec<Kernel> {
             args![n as i64, g.ptr(), v.ptr(), y.ptr(), kind, slope, from_output, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     });
-    vec![made.only(is_plain()), prelu_back()]
+    vec![made.only(is_not("act_type", "prelu")), prelu_back()]
+}
+
+fn random_leaky() -> Kernel {
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS)];
+    let mut made = Kernel::cuda("activation", &["random_leaky<$0>"], types, |call, launcher| {
+        let (p, n) = (call.attrs.get::<LeakyReluParam>(), call.inputs[0].size());
+        if n == 0 {
+            return Ok(());
+        }
+        let (x, [y, mask]) = (call.inputs[0].ptr(), [0, 1].map(|i| call.outputs[i].ptr()));
+        let [low, high] = [p.lower_bound, p.upper_bound].map(f64::from);
+        let [train, write] = [call.ctx.is_train, wanted(call, 0)].map(i32::from);
+        let mut args = args![n as i64, x, y, mask, call.ctx.random, low, high, train, write];
+        launcher.launch(0, Grid::over(n.div_ceil(4)), &mut args)
+    });
+    // The slopes are written even where they were not requested.
+    made.skips_null = false;
+    made.only(is("act_type", "rrelu")).only_writes()
 }
 
 /// Elements that lie side by side with one slope of prelu, and the number of slopes.
@@ -168,30 +187,72 @@ fn temperature(call: &Call<'_>) -> f64 {
 /// Rows, scale and whether the logarithm is taken.
 type Plan = fn(&Call<'_>) -> (Rows, f64, bool);
 
-fn softmax(plan: Plan) -> Kernel {
-    kernel("softmax", &["softmax<$0>"], &[("data", FLOATS)], move |call, launcher| {
-        let ((rows, length, inner), scale, log) = plan(call);
-        let (x, y, log) = (call.inputs[0].ptr(), call.outputs[0].ptr(), i32::from(log));
-        let [count, length, inner] = [rows, length, inner].map(|n| n as i64);
-        let mut args = args![count, length, inner, x, y, scale, log, add(call, 0)];
-        launcher.launch(0, Grid::blocks(rows), &mut args)
-    })
+/// A softmax whose output has the dtype of its data.
+const OF_ONE: &[(&str, &[DType])] = &[("data", FLOATS)];
+
+/// The lengths of rows, which are input `at` where there are any, and whether they have 64 bits.
+fn lengths(call: &Call<'_>, at: usize) -> (*mut u8, i32) {
+    match call.inputs.get(at) {
+        Some(view) => (view.ptr(), i32::from(view.dtype() == DType::I64)),
+        None => (std::ptr::null_mut(), 0),
+    }
 }
 
-fn softmax_back(plan: Plan) -> Kernel {
-    kernel("softmax", &["softmax_back<$0>"], &[("data", FLOATS)], move |call, launcher| {
-        let ((rows, length, inner), scale, log) = plan(call);
-        let [g, y] = [0, 1].map(|i| call.inputs[i].ptr());
-        let (dx, log) = (call.outputs[0].ptr(), i32::from(log));
-        let [count, length, inner] = [rows, length, inner].map(|n| n as i64);
-        let mut args = args![count, length, inner, g, y, dx, scale, log, add(call, 0)];
-        launcher.launch(0, Grid::blocks(rows), &mut args)
-    })
+fn issue_softmax(
+    plan: Plan,
+    (lengths, wide): (*mut u8, i32),
+    call: &Call<'_>,
+    launcher: &mut dyn Launcher,
+) -> Result<()> {
+    let ((rows, length, inner), scale, log) = plan(call);
+    let (x, y, log) = (call.inputs[0].ptr(), call.outputs[0].ptr(), i32::from(log));
+    let [count, length, inner] = [rows, length, inner].map(|n| n as i64);
+    let mut args = args![count, length, inner, x, y, lengths, wide, scale, log, add(call, 0)];
+    launcher.launch(0, Grid::blocks(rows), &mut args)
 }
 
-/// Softmax in the dtype of its data, without lengths.
-fn plain_softmax(kernel: Kernel) -> Vec<Kernel> {
-    vec![kernel.only(is("dtype", "None")).only(is_not("use_length", "True"))]
+fn issue_softmax_back(
+    plan: Plan,
+    (lengths, wide): (*mut u8, i32),
+    call: &Call<'_>,
+    launcher: &mut dyn Launcher,
+) -> Result<()> {
+    let ((rows, length, inner), scale, log) = plan(call);
+    let [g, y] = [0, 1].map(|i| call.inputs[i].ptr());
+    let (dx, log) = (call.outputs[0].ptr(), i32::from(log));
+    let [count, length, inner] = [rows, length, inner].map(|n| n as i64);
+    let mut args = args![count, length, inner, g, y, dx, lengths, wide, scale, log, add(call, 0)];
+    launcher.launch(0, Grid::blocks(rows), &mut args)
+}
+
+const ALL: (*mut u8, i32) = (std::ptr::null_mut(), 0);
+
+/// A layer without lengths.
+fn softmax_layer(plan: Plan) -> Vec<Kernel> {
+    vec![kernel("softmax", &["softmax<$0, $0>"], OF_ONE, move |call, launcher| {
+        issue_softmax(plan, ALL, call, launcher)
+    })]
+}
+
+fn softmax_layer_back(plan: Plan) -> Vec<Kernel> {
+    vec![kernel("softmax", &["softmax_back<$0, $0>"], OF_ONE, move |call, launcher| {
+        issue_softmax_back(plan, ALL, call, launcher)
+    })]
+}
+
+/// Of some or all elements of rows, to any dtype.
+fn softmax(plan: Plan) -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", FLOATS)];
+    vec![kernel("softmax", &["softmax<$0, $1>"], types, move |call, launcher| {
+        issue_softmax(plan, lengths(call, 1), call, launcher)
+    })]
+}
+
+fn softmax_back(plan: Plan) -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("output", FLOATS), ("data", FLOATS)];
+    vec![kernel("softmax", &["softmax_back<$0, $1>"], types, move |call, launcher| {
+        issue_softmax_back(plan, lengths(call, 2), call, launcher)
+    })]
 }
 
 fn of_softmax(call: &Call<'_>) -> (Rows, f64, bool) {
@@ -332,15 +393,15 @@ pub const TABLE: &[KernelsOf] = &[
     ("_backward_LeakyReLU", leaky_back),
     ("hard_sigmoid", hard_sigmoid),
     ("_backward_hard_sigmoid", hard_sigmoid_back),
-    ("softmax", || plain_softmax(softmax(of_softmax))),
-    ("log_softmax", || plain_softmax(softmax(of_log))),
-    ("softmin", || plain_softmax(softmax(of_softmin))),
-    ("_backward_softmax", || plain_softmax(softmax_back(of_softmax))),
-    ("_backward_log_softmax", || plain_softmax(softmax_back(of_log))),
-    ("_backward_softmin", || plain_softmax(softmax_back(of_softmin))),
-    ("SoftmaxActivation", || vec![softmax(of_activation)]),
-    ("_backward_SoftmaxActivation", || vec![softmax_back(of_activation)]),
-    ("SoftmaxOutput", || vec![softmax(of_output)]),
+    ("softmax", || softmax(of_softmax)),
+    ("log_softmax", || softmax(of_log)),
+    ("softmin", || softmax(of_softmin)),
+    ("_backward_softmax", || softmax_back(of_softmax)),
+    ("_backward_log_softmax", || softmax_back(of_log)),
+    ("_backward_softmin", || softmax_back(of_softmin)),
+    ("SoftmaxActivation", || softmax_layer(of_activation)),
+    ("_backward_SoftmaxActivation", || softmax_layer_back(of_activation)),
+    ("SoftmaxOutput", || softmax_layer(of_output)),
     ("_backward_SoftmaxOutput", softmax_output_back),
     ("Dropout", || writing(dropout())),
     ("_backward_Dropout", || writing(dropout_back())),

@@ -48,7 +48,7 @@ fn pick(tensors: [&'static str; 2], param: ParamOf) -> Vec<Kernel> {
 }
 
 fn pick_back(param: ParamOf) -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("input1", NUMBERS)];
     vec![Kernel::cuda("loss", &["pick_back<$0, $1>"], types, move |call, launcher| {
         no_gradient(call, launcher, 0)?;
         no_gradient(call, launcher, 1)?;
@@ -64,7 +64,7 @@ fn pick_back(param: ParamOf) -> Vec<Kernel> {
 
 fn where_back() -> Vec<Kernel> {
     let conditions: &[DType] = &[DType::F32, DType::F64, DType::I32, DType::Bool];
-    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", conditions)];
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("input1", conditions)];
     vec![Kernel::cuda("loss", &["choose_back<$0, $1>"], types, |call, launcher| {
         no_gradient(call, launcher, 0)?;
         let [g, condition] = [0, 1].map(|i| &call.inputs[i]);
@@ -138,7 +138,7 @@ fn make_loss_back() -> Vec<Kernel> {
         }
     };
     let counts = Match::Attr("normalization".into(), Compare::Ne, "valid".into());
-    filling("data", value).into_iter().map(|made| made.only(counts.clone())).collect()
+    filling("output", value).into_iter().map(|made| made.only(counts.clone())).collect()
 }
 
 /// Input 0 in another shape; input 1 has no gradient.
@@ -172,7 +172,7 @@ pub const TABLE: &[KernelsOf] = &[
     ("MakeLoss", || same_order("data")),
     ("make_loss", || same_order("data")),
     ("_backward_MakeLoss", make_loss_back),
-    ("_backward_make_loss", || filling("data", |_| 1.0)),
+    ("_backward_make_loss", || filling("output", |_| 1.0)),
     ("reshape_like", || same_order("lhs")),
     ("_backward_reshape_like", reshape_like_back),
 ];

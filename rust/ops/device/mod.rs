@@ -7,19 +7,24 @@
 
 mod attention;
 pub mod binary;
+mod boxes;
 mod dense;
 mod draws;
 pub mod formula;
 mod groups;
 mod images;
 mod layers;
+mod layout;
+mod linalg;
 mod losses;
+mod multibox;
 mod norm;
 mod numbers;
 mod order;
 mod reduce;
 mod regions;
 pub mod rnn;
+mod samplers;
 mod scatter;
 mod sequence;
 pub mod shape;
@@ -61,6 +66,10 @@ const FAMILIES: &[&[KernelsOf]] = &[
     draws::TABLE,
     attention::TABLE,
     regions::TABLE,
+    samplers::TABLE,
+    boxes::TABLE,
+    multibox::TABLE,
+    linalg::TABLE,
     rnn::TABLE,
     update::TABLE,
 ];
@@ -82,6 +91,27 @@ fn add(call: &Call<'_>, i: usize) -> i32 {
 /// Returns true if output `i` is to be written and has elements.
 fn wanted(call: &Call<'_>, i: usize) -> bool {
     call.req[i] != OpReq::Null && call.outputs[i].size() > 0
+}
+
+/// The address of output `i`, or none where it is not wanted.
+fn target(call: &Call<'_>, i: usize) -> *mut u8 {
+    match wanted(call, i) {
+        true => call.outputs[i].ptr(),
+        false => std::ptr::null_mut(),
+    }
+}
+
+/// Zeroes output `i` if it is wanted and not added to.
+fn begin(call: &Call<'_>, launcher: &mut dyn Launcher, i: usize) -> Result<()> {
+    match wanted(call, i) && add(call, i) == 0 {
+        true => launcher.clear(call.outputs[i].ptr(), call.outputs[i].size_bytes()),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of `n` numbers in the type in which elements of a dtype are calculated.
+fn computed_bytes(dtype: DType, n: usize) -> usize {
+    n * dtype.size().max(4)
 }
 
 /// A kernel with one output, which is left alone where nothing is to be written.

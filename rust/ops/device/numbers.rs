@@ -6,7 +6,7 @@ use crate::args;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::random::Span;
-use crate::operator::{Call, Compare, Grid, Kernel, Launcher, Match};
+use crate::operator::{Call, Grid, Kernel, Launcher};
 use crate::ops::tensor::distributions::Setting;
 use crate::ops::tensor::indexing::take::{OneHotParam, TakeMode, TakeParam, take_axis};
 use crate::ops::tensor::random::{NormalParam, UniformParam};
@@ -36,9 +36,10 @@ fn normal() -> Vec<Kernel> {
 
 /// Dtypes of numbers of slices.
 const NUMBERS: &[DType] = &[DType::F32, DType::F64, DType::I32, DType::I64];
-/// Slices on devices: of floating-point arrays, by these numbers.
+/// The modes of `indexing.cu`.
 const CLIP: i32 = 0;
 const WRAP: i32 = 1;
+const RAISE: i32 = 2;
 
 /// How slices are taken: elements on the outside, numbers, extent of the axis, elements inside.
 struct Slices {
@@ -56,7 +57,11 @@ impl Slices {
             taken: indices.size(),
             extent: data.dims()[axis] as usize,
             inner: data.product(axis + 1..data.ndim()),
-            mode: if mode == TakeMode::Clip { CLIP } else { WRAP },
+            mode: match mode {
+                TakeMode::Clip => CLIP,
+                TakeMode::Wrap => WRAP,
+                TakeMode::Raise => RAISE,
+            },
         })
     }
 
@@ -114,13 +119,9 @@ fn taken_back(
     Kernel::cuda("scatter", &functions, types, issue)
 }
 
-fn not_raising(kernel: Kernel) -> Kernel {
-    kernel.only(Match::Attr("mode".into(), Compare::Ne, "raise".into()))
-}
-
 fn take() -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("a", FLOATS), ("indices", NUMBERS)];
-    let made = kernel("indexing", &["take<$0, $1>"], types, |call, launcher| {
+    let types: &[(&str, &'static [DType])] = &[("a", &DType::ALL), ("indices", NUMBERS)];
+    vec![kernel("indexing", &["take<$0, $1>"], types, |call, launcher| {
         let [a, indices] = [0, 1].map(|i| &call.inputs[i]);
         let slices = Slices::of_take(call, a.shape(), indices)?;
         if slices.extent == 0 {
@@ -130,8 +131,7 @@ fn take() -> Vec<Kernel> {
             )));
         }
         slices.issue(launcher, a, indices, &call.outputs[0], add(call, 0))
-    });
-    vec![not_raising(made)]
+    })]
 }
 
 /// Zeroes the gradient of numbers, which have none.
@@ -153,7 +153,7 @@ fn embedding() -> Vec<Kernel> {
 
 /// The inputs of the gradient are the output's gradient and the numbers.
 fn embedding_back() -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("input1", NUMBERS)];
     vec![taken_back(types, |call, launcher| {
         no_gradient(call, launcher, 0)?;
         if !wanted(call, 1) {
@@ -165,8 +165,8 @@ fn embedding_back() -> Vec<Kernel> {
 }
 
 fn take_back() -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
-    let made = taken_back(types, |call, launcher| {
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("input1", NUMBERS)];
+    vec![taken_back(types, |call, launcher| {
         no_gradient(call, launcher, 1)?;
         if !wanted(call, 0) {
             return Ok(());
@@ -174,8 +174,7 @@ fn take_back() -> Vec<Kernel> {
         let ([g, indices], to) = ([0, 1].map(|i| &call.inputs[i]), &call.outputs[0]);
         let slices = Slices::of_take(call, to.shape(), indices)?;
         slices.issue_back(launcher, g, indices, to, add(call, 0))
-    });
-    vec![not_raising(made)]
+    })]
 }
 
 fn one_hot() -> Vec<Kernel> {

@@ -38,6 +38,11 @@ pub struct Ordered {
 }
 
 impl Ordered {
+    /// The distance of the orders of neighbouring lines.
+    pub fn padded(&self) -> i64 {
+        self.lines.padded
+    }
+
     /// Launches what sorts the lines of `x` along an axis.
     pub fn of(
         launcher: &mut dyn Launcher,

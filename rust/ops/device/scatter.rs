@@ -162,7 +162,7 @@ fn sorting_coordinates(
 }
 
 fn gather_nd_back() -> Vec<Kernel> {
-    let types = [("data", FLOATS), ("output", NUMBERS)];
+    let types = [("data", FLOATS), ("input1", NUMBERS)];
     sorting_coordinates(types, "add_slices<$0>", |call, launcher| {
         if wanted(call, 1) && add(call, 1) == 0 {
             launcher.clear(call.outputs[1].ptr(), call.outputs[1].size_bytes())?;

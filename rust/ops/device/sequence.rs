@@ -114,9 +114,9 @@ fn masks(tensor: &'static str, issue: Issue) -> Vec<Kernel> {
 
 pub const TABLE: &[KernelsOf] = &[
     ("SequenceMask", || masks("sequence_length", mask)),
-    ("_backward_SequenceMask", || masks("output", mask_back)),
+    ("_backward_SequenceMask", || masks("input1", mask_back)),
     ("SequenceReverse", || kernels("sequence_reverse", "sequence_length", reverse)),
-    ("_backward_SequenceReverse", || kernels("sequence_reverse", "output", reverse)),
+    ("_backward_SequenceReverse", || kernels("sequence_reverse", "input1", reverse)),
     ("SequenceLast", || kernels("sequence_last", "sequence_length", last)),
-    ("_backward_SequenceLast", || kernels("sequence_last_back", "output", last_back)),
+    ("_backward_SequenceLast", || kernels("sequence_last_back", "input1", last_back)),
 ];

@@ -1,6 +1,7 @@
 //! Convolution and its transpose by columns and products, and pooling.
 
 use super::dense::{Layout, Product, add_bias};
+use super::layout::{Issue, in_any_layout};
 use super::reduce::{Fold, fold_functions};
 use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
@@ -8,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::conv::Conv;
 use crate::kernels::pooling::{Pool, PoolKind};
-use crate::operator::{Argument, Call, Compare, Grid, Kernel, Launcher, Match};
+use crate::operator::{Argument, Call, Grid, Kernel, Launcher};
 use crate::ops::nn::{convolution, deconvolution, pooling, upsampling};
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -290,27 +291,16 @@ fn deconvolve_back(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
     Ok(())
 }
 
-/// Channels come first in these layouts, or there is no such parameter.
-fn channels_first() -> Match {
-    let is = |layout: &str| Match::Attr("layout".into(), Compare::Eq, layout.into());
-    let either = |a: Match, b: Match| Match::Or(Box::new(a), Box::new(b));
-    either(either(is("None"), is("NCW")), either(is("NCHW"), is("NCDHW")))
-}
-
-type Issue = fn(&Call<'_>, &mut dyn Launcher) -> Result<()>;
-
 /// A kernel of one output that launches the first `count` of [`FUNCTIONS`].
 fn by_columns(count: usize, issue: Issue) -> Vec<Kernel> {
-    let made = kernel("window", &FUNCTIONS[..count], &[("data", FLOATS)], issue);
-    vec![made.only(channels_first()).multiplies()]
+    vec![in_any_layout(&FUNCTIONS[..count], issue).multiplies()]
 }
 
 fn by_columns_back(issue: Issue) -> Vec<Kernel> {
     let folds = fold_functions("SumFold<$0>");
     let folds = folds.iter().map(String::as_str);
     let functions: Vec<&str> = FUNCTIONS.into_iter().chain(folds).collect();
-    let made = Kernel::cuda("window", &functions, &[("data", FLOATS)], issue);
-    vec![made.only(channels_first()).multiplies()]
+    vec![in_any_layout(&functions, issue).multiplies()]
 }
 
 /// Bilinear enlargement: the transpose of a convolution of each channel by itself.
@@ -367,28 +357,22 @@ fn pool_window(pool: &Pool) -> Window {
     }
 }
 
-fn pool() -> Vec<Kernel> {
-    let made = kernel("window", &["pool<$0>"], &[("data", FLOATS)], |call, launcher| {
-        let (x, y, n) = (&call.inputs[0], &call.outputs[0], call.outputs[0].size());
-        let (_, pool) = pooling::geometry(call.attrs, x, y)?;
-        let (kind, p) = kind_of(&pool);
-        let mut args = args![n as i64, x.ptr(), y.ptr(), pool_window(&pool), kind, p, add(call, 0)];
-        launcher.launch(0, Grid::over(n), &mut args)
-    });
-    vec![made.only(channels_first())]
+fn pool(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+    let (x, y, n) = (&call.inputs[0], &call.outputs[0], call.outputs[0].size());
+    let (_, pool) = pooling::geometry(call.attrs, x, y)?;
+    let (kind, p) = kind_of(&pool);
+    let mut args = args![n as i64, x.ptr(), y.ptr(), pool_window(&pool), kind, p, add(call, 0)];
+    launcher.launch(0, Grid::over(n), &mut args)
 }
 
-fn pool_back() -> Vec<Kernel> {
-    let made = kernel("window", &["pool_back<$0>"], &[("data", FLOATS)], |call, launcher| {
-        let [g, x, y] = call.inputs else { unreachable!("declared dependencies") };
-        let (dx, n) = (&call.outputs[0], call.outputs[0].size());
-        let (_, pool) = pooling::geometry(call.attrs, x, y)?;
-        let ((kind, p), window) = (kind_of(&pool), pool_window(&pool));
-        let mut args =
-            args![n as i64, x.ptr(), y.ptr(), g.ptr(), dx.ptr(), window, kind, p, add(call, 0)];
-        launcher.launch(0, Grid::over(n), &mut args)
-    });
-    vec![made.only(channels_first())]
+fn pool_back(call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
+    let [g, x, y] = call.inputs else { unreachable!("declared dependencies") };
+    let (dx, n) = (&call.outputs[0], call.outputs[0].size());
+    let (_, pool) = pooling::geometry(call.attrs, x, y)?;
+    let ((kind, p), window) = (kind_of(&pool), pool_window(&pool));
+    let mut args =
+        args![n as i64, x.ptr(), y.ptr(), g.ptr(), dx.ptr(), window, kind, p, add(call, 0)];
+    launcher.launch(0, Grid::over(n), &mut args)
 }
 
 pub const TABLE: &[KernelsOf] = &[
@@ -396,6 +380,6 @@ pub const TABLE: &[KernelsOf] = &[
     ("_backward_Convolution", || by_columns_back(convolve_back)),
     ("Deconvolution", || by_columns(4, deconvolve)),
     ("_backward_Deconvolution", || by_columns_back(deconvolve_back)),
-    ("Pooling", pool),
-    ("_backward_Pooling", pool_back),
+    ("Pooling", || vec![in_any_layout(&["pool<$0>"], pool)]),
+    ("_backward_Pooling", || vec![in_any_layout(&["pool_back<$0>"], pool_back)]),
 ];

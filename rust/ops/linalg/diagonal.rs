@@ -79,12 +79,12 @@ pub fn operators() -> Vec<OpDef> {
 
 /// Which elements of a matrix a vector holds.
 #[derive(Clone, Copy)]
-enum Part {
+pub(in crate::ops) enum Part {
     Diagonal(i64),
     Triangle { offset: i64, lower: bool },
 }
 
-fn part(attrs: &Attrs) -> Part {
+pub(in crate::ops) fn part(attrs: &Attrs) -> Part {
     match attrs.typed().downcast_ref::<DiagonalParam>() {
         Some(p) => Part::Diagonal(p.offset.into()),
         None => {
@@ -96,7 +96,7 @@ fn part(attrs: &Attrs) -> Part {
 }
 
 impl Part {
-    fn offset(self) -> i64 {
+    pub(in crate::ops) fn offset(self) -> i64 {
         match self {
             Part::Diagonal(offset) | Part::Triangle { offset, .. } => offset,
         }

@@ -5,10 +5,10 @@
 //!
 //! Source of the gradients: M. Seeger et al., Auto-Differentiating Linear Algebra, 2017.
 
-mod diagonal;
-mod factor;
+pub(in crate::ops) mod diagonal;
+pub(in crate::ops) mod factor;
 pub(in crate::ops) mod products;
-mod triangular;
+pub(in crate::ops) mod triangular;
 
 use super::higher_order::complete;
 use super::nn::infer::{complete as known, expect_rank, float_type};

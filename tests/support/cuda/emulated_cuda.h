@@ -59,6 +59,7 @@ inline void __trap() { emulated_thread->trap(emulated_thread); }
 inline void __syncwarp() { emulated_exchange(0xffffffffu, 0, 0); }
 
 // Blocks and fibers share one thread of the host.
+template <class T> T atomicMax(T *at, T value) { T old = *at; if (old < value) *at = value; return old; }
 template <class T> T atomicAdd(T *at, T value) { T old = *at; *at = (T)(old + value); return old; }
 
 inline float __int_as_float(int bits) { float x; memcpy(&x, &bits, 4); return x; }

@@ -1,8 +1,9 @@
 // Rectifiers that let something of negative values through (`LeakyReLU`).
 
 #include "formulas.cuh"
+#include "random.cu"
 
-enum { LEAKY, ELU, SELU, GELU };
+enum { LEAKY, ELU, SELU, GELU, RANDOM };
 
 template <class C> __device__ C leaky_value(C x, int kind, C slope) {
   const C scale = (C)1.0507009873554805, alpha = (C)1.6732632423543772;
@@ -13,10 +14,11 @@ template <class C> __device__ C leaky_value(C x, int kind, C slope) {
   return kind == ELU ? slope * R(x).exp_m1().v : slope * x;
 }
 
-// The derivative at v: the output if `from_output`, else the input.
+// The derivative at v: the output if `from_output`, else the input; of random slopes the slope.
 template <class C> __device__ C leaky_slope(C v, int kind, C slope, int from_output) {
   const C scale = (C)1.0507009873554805, alpha = (C)1.6732632423543772;
   typedef Real<C> R;
+  if (kind == RANDOM) return v;
   if (kind == GELU) {
     C phi = (C)0.5 * ((C)1 + R(v * (C)0.70710678118654752440).erf().v);
     return phi + v * (C)0.39894228040143267794 * R(-v * v / (C)2).exp().v;
@@ -40,6 +42,23 @@ __global__ void leaky_back(Index n, const T *g, const T *v, T *y, int kind, doub
   typedef Compute<T> C;
   for (Index i = first(); i < n; i += step())
     store(y + i, (C)g[i] * leaky_slope((C)v[i], kind, (C)slope, from_output), add);
+}
+
+// With a slope between `low` and `high` for each element: a random one if `train`, else their mean.
+// The slopes that were used go to `mask`, those of positive elements as 1.
+template <class T>
+__global__ void random_leaky(Index n, const T *x, T *y, T *mask, Key key, double low, double high,
+                             int train, int write) {
+  typedef Compute<T> C;
+  for (Index block = first(); block * 4 < n; block += step()) {
+    Words words = philox(key, block);
+    for (int i = 0; i < 4 && block * 4 + i < n; i++) {
+      double part = train ? (double)unit(words.w[i]) : 0.5;
+      C v = (C)x[block * 4 + i], slope = v > 0 ? (C)1 : (C)(low + (high - low) * part);
+      mask[block * 4 + i] = convert<T>(slope);
+      if (write) y[block * 4 + i] = convert<T>(v * slope);
+    }
+  }
 }
 
 // With slopes that are learnt: number `i / inner % slopes` is that of element `i`.

@@ -2,6 +2,7 @@
 // words of its own, and rejection takes as many as it needs.
 
 #include "random.cu"
+#include "indexing.cu"
 
 struct Draws {
   Key key;
@@ -163,5 +164,44 @@ __global__ void draw_numbers(Index n, Index each, Index length, const P *p, T *y
     }
     y[i] = convert<T>(chosen);
     if (logs) logs[i] = convert<P>(log((double)(Compute<P>)row[chosen]));
+  }
+}
+
+// Places of a shuffle: each in its place, and with no exchange that asks for it.
+template <class I> __global__ void begin_shuffle(Index n, I *order, I *asking) {
+  for (Index i = first(); i < n; i += step()) {
+    order[i] = i;
+    asking[i] = -1;
+  }
+}
+
+// Shuffles places as the host does: place `i` changes with a random one of the places up to it, for
+// i from n - 1 down to 1 (R. Fisher and F. Yates). As many exchanges as the block has threads are
+// tried at once. Each asks for its two places; the one that comes first gets them, and those that
+// have both are made, which leaves the result as it is one after the other (J. Shun et al.,
+// Sequential Random Permutation, List Contraction and Tree Contraction are Highly Parallel, SODA
+// 2015). One block.
+template <class I> __global__ void shuffle(Index n, Key key, I *order, I *asking) {
+  for (Index top = n - 1; top > 0; top -= blockDim.x) {
+    Index i = top - threadIdx.x, j = 0;
+    bool open = i > 0;
+    if (open) j = (Index)__umul64hi(Draws(key, i).bits(), (unsigned long long)i + 1);
+    while (block_sum(open ? 1 : 0) > 0) {
+      if (open) {
+        atomicMax(asking + i, i);
+        atomicMax(asking + j, i);
+      }
+      __syncthreads();
+      bool own = open && asking[i] == i && asking[j] == i;
+      __syncthreads();
+      if (own) {
+        I other = order[i];
+        order[i] = order[j];
+        order[j] = other;
+        asking[i] = asking[j] = -1;
+        open = false;
+      }
+      __syncthreads();
+    }
   }
 }

@@ -1,11 +1,13 @@
 // Slices of an axis by number. Data is seen as (outer, extent, inner).
 
-enum { CLIP, WRAP };
+enum { CLIP, WRAP, RAISE };
 
-// A number as a position of an axis: its fraction is dropped.
+// A number as a position of an axis: its fraction is dropped. With RAISE one that is outside stops
+// the device: the result could not be told from a right one.
 template <class I> __device__ Index position(I index, Index extent, int mode) {
   Index at = is_float<I> ? whole_of((double)(Compute<I>)index) : (Index)(Compute<I>)index;
   if (mode == CLIP) return at < 0 ? 0 : at >= extent ? extent - 1 : at;
+  if (mode == RAISE && (at < -extent || at >= extent)) __trap();
   at %= extent;
   return at < 0 ? at + extent : at;
 }

@@ -15,38 +15,49 @@ template <class C> __device__ C log_of(C x) {
   else return log(x);
 }
 
-// Data is multiplied by `scale`, after the greatest element was subtracted.
-template <class T>
-__global__ void softmax(Index rows, Index length, Index inner, const T *x, T *y, double scale,
-                        int log, int add) {
+// How many of a row's elements count: all, or as many as its number in `lengths`, whole numbers of
+// 64 bits if `wide`, else of 32.
+__device__ inline Index counted(const void *lengths, int wide, Index row, Index length) {
+  if (!lengths) return length;
+  Index n = wide ? ((const Index *)lengths)[row] : ((const int *)lengths)[row];
+  return n < 0 ? 0 : n < length ? n : length;
+}
+
+// Data is multiplied by `scale`, after the greatest element was subtracted. Elements that do not
+// count become 0. All is calculated as elements of the output are.
+template <class S, class T>
+__global__ void softmax(Index rows, Index length, Index inner, const S *x, T *y,
+                        const void *lengths, int wide, double scale, int log, int add) {
   typedef Compute<T> C;
+  typedef Compute<S> X;
   C sign = scale < 0 ? (C)-1 : (C)1, factor = (C)(scale < 0 ? -scale : scale);
   C lowest = -(C)infinity_f();
   for (Index r = blockIdx.x; r < rows; r += gridDim.x) {
-    Index start = row_start(r, length, inner);
+    Index start = row_start(r, length, inner), used = counted(lengths, wide, r, length);
     C top = lowest, total = 0;
-    for (Index i = threadIdx.x; i < length; i += blockDim.x)
-      top = greater_of(top, (C)x[start + i * inner] * sign);
+    for (Index i = threadIdx.x; i < used; i += blockDim.x)
+      top = greater_of(top, (C)(X)x[start + i * inner] * sign);
     top = block_reduce(top, lowest, [](C a, C b) { return greater_of(a, b); });
-    for (Index i = threadIdx.x; i < length; i += blockDim.x)
-      total += exp_of(((C)x[start + i * inner] * sign - top) * factor);
+    for (Index i = threadIdx.x; i < used; i += blockDim.x)
+      total += exp_of(((C)(X)x[start + i * inner] * sign - top) * factor);
     total = block_sum(total);
     C part = log ? log_of(total) : (C)1 / total;
     for (Index i = threadIdx.x; i < length; i += blockDim.x) {
-      C z = ((C)x[start + i * inner] * sign - top) * factor;
-      store(y + start + i * inner, log ? z - part : exp_of(z) * part, add);
+      C z = i < used ? ((C)(X)x[start + i * inner] * sign - top) * factor : (C)0;
+      C value = log ? z - part : exp_of(z) * part;
+      store(y + start + i * inner, i < used ? value : (C)0, add);
     }
   }
 }
 
-template <class T>
-__global__ void softmax_back(Index rows, Index length, Index inner, const T *g, const T *y, T *dx,
-                             double scale, int log, int add) {
+template <class S, class T>
+__global__ void softmax_back(Index rows, Index length, Index inner, const T *g, const T *y, S *dx,
+                             const void *lengths, int wide, double scale, int log, int add) {
   typedef Compute<T> C;
   for (Index r = blockIdx.x; r < rows; r += gridDim.x) {
-    Index start = row_start(r, length, inner);
+    Index start = row_start(r, length, inner), used = counted(lengths, wide, r, length);
     C total = 0;
-    for (Index i = threadIdx.x; i < length; i += blockDim.x) {
+    for (Index i = threadIdx.x; i < used; i += blockDim.x) {
       Index at = start + i * inner;
       total += log ? (C)g[at] : (C)g[at] * (C)y[at];
     }
@@ -54,7 +65,7 @@ __global__ void softmax_back(Index rows, Index length, Index inner, const T *g, 
     for (Index i = threadIdx.x; i < length; i += blockDim.x) {
       Index at = start + i * inner;
       C value = log ? (C)g[at] - exp_of((C)y[at]) * total : (C)y[at] * ((C)g[at] - total);
-      store(dx + at, value * (C)scale, add);
+      store(dx + at, i < used ? value * (C)scale : (C)0, add);
     }
   }
 }

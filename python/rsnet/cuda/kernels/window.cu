@@ -2,6 +2,7 @@
 // width), with extents of 1 for axes that there are not.
 
 #include "dense.cu"
+#include "shape.cu"
 
 struct Window {
   int input[3], kernel[3], output[3], stride[3], pad[3], dilate[3];
