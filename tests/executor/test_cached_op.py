@@ -346,9 +346,89 @@ def test_a_graph_whose_shapes_depend_on_numbers_runs_operator_by_operator():
     ):
         with pytest.raises(NotImplementedError, match=rf"{text}.*nd\.CachedOp and hybridized"):
             bind()
-    looped = mx.sym.contrib.foreach(lambda row, state: (row, state), kept, x)[0]
-    with pytest.raises(NotImplementedError, match=r"^_foreach '\w+': .*with _contrib_boolean_mask"):
-        mx.nd.CachedOp(looped)
+
+
+def masked_loops(F, x, keep, start):
+    """A loop, a condition and a loop whose end numbers decide, each on the rows that a mask
+    keeps."""
+    rows = F.contrib.boolean_mask(x, keep)
+    outputs, total = F.contrib.foreach(lambda row, state: (row * state, state + row), rows, start)
+    chosen = F.contrib.cond(x.sum() > 0, lambda: rows * 2, lambda: rows - 1)
+    _, last = F.contrib.while_loop(
+        lambda i, v: i < 3, lambda i, v: ([v], [i + 1, v * total]),
+        [F.zeros((1,)), F.ones((2,))], max_iterations=4,
+    )  # fmt: skip
+    return outputs, total, chosen, last[1]
+
+
+def test_loops_beside_masks():
+    class Loops(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, x, keep, start):
+            return masked_loops(F, x, keep, start)
+
+    x, start = mx.nd.array([[0, 1], [2, 3], [4, 6]]), mx.nd.array([0.5, -1])
+    net, steps = Loops(), []
+    for hybridized in (False, True):
+        net.hybridize(hybridized)
+        for keep in ([1, 0, 1], [0, 1, 0]):
+            x.attach_grad()
+            start.attach_grad()
+            with mx.autograd.record():
+                outputs = net(x, mx.nd.array(keep), start)
+                total = sum((y * y).sum() for y in outputs)
+            total.backward()
+            arrays = [*outputs, x.grad, start.grad]
+            steps.append([array.asnumpy() for array in arrays])
+    for plain, cached in zip(steps[:2], steps[2:], strict=True):
+        for a, b in zip(plain, cached, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_auxiliary_states_of_a_loop_beside_a_mask():
+    class Normed(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.norm = mx.gluon.nn.BatchNorm(in_channels=2)
+
+        def hybrid_forward(self, F, x, keep):
+            rows = F.expand_dims(F.contrib.boolean_mask(x, keep), 0)
+            return F.contrib.foreach(lambda row, s: (self.norm(row), s), rows, F.zeros((1,)))[0]
+
+    means = []
+    for hybridized in (False, True):
+        net = Normed()
+        net.initialize()
+        net.hybridize(hybridized)
+        with mx.autograd.record():
+            y = net(mx.nd.array([[1, 2], [3, 5], [7, 1]]), mx.nd.array([1, 0, 1]))
+        y.backward()
+        means.append(net.norm.running_mean.data().asnumpy())
+    np.testing.assert_allclose(means[0], [0.4, 0.15], rtol=1e-5)
+    np.testing.assert_allclose(means[1], means[0], rtol=1e-6)
+
+
+def test_attributes_of_nodes_are_no_parameters_of_operators():
+    with mx.AttrScope(mood="calm"):
+        doubled = mx.sym.Variable("x") * 2
+        kept = mx.sym.contrib.boolean_mask(doubled, mx.sym.Variable("keep"))
+    y = mx.nd.CachedOp(kept)(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([0, 1]))
+    assert y.asnumpy().tolist() == [[6, 8]]
+
+
+def test_wrong_masks_are_refused():
+    x, mask = mx.nd.ones((2, 4)), mx.nd.contrib.boolean_mask
+    half = mx.nd.array([0, 1])
+    for call, text in (
+        (lambda: mask(x, mx.nd.ones(3)), r"invalid index of shape \(3,\): expected \(2,\)"),
+        (lambda: mask(x, half, axis=2), r"boolean_mask: invalid axis 2: expected -2 to 1"),
+        (lambda: mask(x, half * 0, out=mx.nd.ones((3, 4))), r"out of shape \(3, 4\): expected \(0"),
+        (lambda: mask(x, half, out=mx.nd.ones((3, 4))), r"has shape \(3, 4\), expected \(1, 4\)"),
+    ):
+        for kind in (ValueError, mx.MXNetError):
+            with pytest.raises(kind, match=text):
+                call()
+    with pytest.raises(TypeError, match=r"invalid index \[0, 1\]: expected an NDArray"):
+        mask(x, [0, 1])
 
 
 def test_a_hybridized_block_may_mask():

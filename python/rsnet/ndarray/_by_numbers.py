@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._core import NDArray
+from ..base import MXValueError, shown
 from ._creation import array as array_of
 from ._register import op
 
@@ -49,7 +50,8 @@ def boolean_mask(
     Raises
     ------
     ValueError
-        `index` is not a vector of the extent of `axis`.
+        Data has no such axis, `index` is not a vector of its extent, or `out` has another shape
+        than the slices.
 
     Examples
     --------
@@ -57,19 +59,36 @@ def boolean_mask(
     >>> nd.contrib.boolean_mask(nd.array([1, 2, 3]), nd.array([1, 0, 1])).asnumpy().tolist()
     [1.0, 3.0]
     """
+    for what, given in (("data", data), ("index", index)):
+        if not isinstance(given, NDArray):
+            raise TypeError(f"boolean_mask: invalid {what} {shown(given)}: expected an NDArray")
+    rank = len(data.shape)
+    if not -rank <= axis < rank:
+        raise MXValueError(
+            f"boolean_mask: invalid axis {axis}: expected {-rank} to {rank - 1}, an axis of data"
+        )
     if index.shape != (data.shape[axis],):
-        raise ValueError(
-            f"invalid index of shape {index.shape}: expected {(data.shape[axis],)}, the extent of "
-            f"axis {axis} of data"
+        raise MXValueError(
+            f"boolean_mask: invalid index of shape {index.shape}: expected {(data.shape[axis],)}, "
+            f"the extent of axis {axis} of data"
         )
     places = np.flatnonzero(index.asnumpy())
-    if not len(places):
-        start = [slice(None)] * len(data.shape)
-        start[axis] = slice(0, 0)
-        return data[tuple(start)]
-    chosen: NDArray = array_of(places, dtype="int32")
-    return op.take(data, chosen, axis=axis, out=out)
+    if len(places):
+        chosen: NDArray = array_of(places, dtype="int32")
+        return op.take(data, chosen, axis=axis, out=out)
+    start = [slice(None)] * rank
+    start[axis] = slice(0, 0)
+    nothing = data[tuple(start)]
+    if out is None:
+        return nothing
+    if out.shape != nothing.shape:
+        raise MXValueError(
+            f"boolean_mask: invalid out of shape {out.shape}: expected {nothing.shape}"
+        )
+    return out
 
 
-#: What computes each of them: called with the inputs, and with the parameters by name.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"_contrib_boolean_mask": boolean_mask}
+#: What computes each of them: a function of the inputs, and the names of its parameters.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "_contrib_boolean_mask": (boolean_mask, ("axis",)),
+}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..util import is_np_shape
 from ._by_numbers import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -21,12 +24,8 @@ _LOOPS = ("_foreach", "_while_loop", "_cond")
 
 class StepwiseGraph:
     """A symbol that is called like an operator, as `_core.CachedGraph`, and runs operator by
-    operator; while recording, each of these calls is a node of the tape.
-
-    Raises
-    ------
-    NotImplementedError
-        The symbol holds a loop or a condition beside an operator that needs this.
+    operator; while recording, each of these calls is a node of the tape. A loop or condition is one
+    operator, whose bodies are planned for each combination of shapes.
     """
 
     def __init__(self, name: str, symbol: Symbol) -> None:
@@ -34,13 +33,9 @@ class StepwiseGraph:
         self._name, self._nodes, self._heads = name, graph.nodes, graph.heads
         self._inputs = {name: i for i, name in enumerate(symbol.list_inputs())}
         self._monitor: Callable[[str, NDArray], None] | None = None
-        for node in graph.nodes:
-            if node.op in _LOOPS:
-                raise NotImplementedError(
-                    f"{node.op} '{node.name}': invalid symbol: expected no loop or condition in a "
-                    f"symbol with {', '.join(sorted(symbol._handle.shaped_by_numbers()))}, which runs "
-                    "operator by operator: put each into a symbol or block of its own"
-                )
+        loops = [i for i, node in enumerate(graph.nodes) if node.op in _LOOPS]
+        fields = json.loads(graph.to_json())["nodes"] if loops else []
+        self._loops = {i: _Loop(graph.nodes[i], fields[i]) for i in loops}
 
     @staticmethod
     def is_needed(symbol: Symbol) -> bool:
@@ -54,22 +49,26 @@ class StepwiseGraph:
                 f"{len(self._inputs)}: {', '.join(self._inputs)}"
             )
         outputs_of: list[list[NDArray]] = []
-        for node in self._nodes:
+        for number, node in enumerate(self._nodes):
             if node.op == "null":
                 outputs_of.append([arrays[self._inputs[node.name]]])
             else:
-                outputs_of.append(self._run(node, [outputs_of[at][i] for at, i, *_ in node.inputs]))
+                inputs = [outputs_of[at][i] for at, i, *_ in node.inputs]
+                outputs_of.append(self._run(number, node, inputs))
         return [outputs_of[at][i] for at, i, *_ in self._heads]
 
-    def _run(self, node: GraphNode, inputs: list[NDArray]) -> list[NDArray]:
+    def _run(self, number: int, node: GraphNode, inputs: list[NDArray]) -> list[NDArray]:
         """The outputs of a node, which are shown to the monitor."""
-        params = {k: v for k, v in node.attrs.items() if not k.startswith("__")}
         made: Any
         if node.op in FUNCTIONS:
-            typed = {k: ast.literal_eval(v) for k, v in params.items()}
-            made = FUNCTIONS[node.op](*inputs, **typed)
+            function, names = FUNCTIONS[node.op]
+            params = {k: ast.literal_eval(node.attrs[k]) for k in names if k in node.attrs}
+            made = function(*inputs, **params)
+        elif number in self._loops:
+            made = self._loops[number](inputs)
         else:
-            made = _core.invoke(node.op, inputs, list(params.items()))
+            known = _parameters(node.op)
+            made = _core.invoke(node.op, inputs, [p for p in node.attrs.items() if known(p[0])])
         outputs = [made] if isinstance(made, NDArray) else list(made)
         if self._monitor is not None:
             for i, output in enumerate(outputs):
@@ -82,3 +81,28 @@ class StepwiseGraph:
     ) -> None:
         """Calls ``monitor(name, array)`` with the outputs of every operator; None removes it."""
         self._monitor = monitor
+
+
+class _Loop:
+    """A node that holds graphs, as a graph of its own."""
+
+    def __init__(self, node: GraphNode, fields: dict[str, Any]) -> None:
+        names = [f"input{i}" for i in range(len(node.inputs))]
+        nodes: list[dict[str, Any]] = [{"op": "null", "name": n, "inputs": []} for n in names]
+        nodes.append({**fields, "inputs": [[i, 0, 0] for i in range(len(names))]})
+        heads = [[len(names), i, 0] for i in range(int(node.attrs["num_outputs"]))]
+        graph = {"nodes": nodes, "arg_nodes": list(range(len(names))), "heads": heads}
+        handle = _core.SymbolHandle.from_json(json.dumps(graph), is_np_shape(), True)[0]
+        self._order = [names.index(name) for name in handle.list_inputs()]
+        self._graph = _core.CachedGraph(node.name, handle, [], None)
+
+    def __call__(self, inputs: list[NDArray]) -> list[NDArray]:
+        return self._graph([inputs[i] for i in self._order])
+
+
+@cache
+def _parameters(operator: str) -> Callable[[str], bool]:
+    """Says of an attribute of a node whether it is a parameter of the operator."""
+    if operator == "Custom":  # which has the parameters of any type
+        return lambda name: not name.startswith("__")
+    return {name for name, *_ in _core.operator_info(operator)["params"]}.__contains__
