@@ -194,6 +194,11 @@ impl Error {
         self.edit(|e| e.is_inherited = true)
     }
 
+    /// The error of an operation that was skipped because the engine had been shut down.
+    pub fn shut_down() -> Self {
+        Self::execution("never computed: the engine was shut down first").inherited()
+    }
+
     /// See [`Error::inherited`].
     pub fn is_inherited(&self) -> bool {
         self.0.is_inherited

@@ -79,13 +79,15 @@ class PackedWeights(NamedTuple):
         """Weights with an array for each gate, from the packed one; other entries stay."""
         args = dict(args)
         packed = taken("unpack_weights", args, self.key).reshape((-1,))
+        num_input = max(1, self.num_input(packed.size))
+        pieces = [(name, shape, int(np.prod(shape))) for name, shape in self.pieces(num_input)]
+        expected = sum(size for _, _, size in pieces)
+        if packed.size != expected:
+            raise ValueError(f"{self.key} has {packed.size} elements, expected {expected}")
         begin = 0
-        for name, shape in self.pieces(self.num_input(packed.size)):
-            end = begin + int(np.prod(shape))
-            args[name] = packed[begin:end].reshape(shape).copy()
-            begin = end
-        if begin != packed.size:
-            raise ValueError(f"{self.key} has {packed.size} elements, expected {begin}")
+        for name, shape, size in pieces:
+            args[name] = packed[begin : begin + size].reshape(shape).copy()
+            begin += size
         return args
 
     def pack(self, args: dict[str, NDArray]) -> dict[str, NDArray]:

@@ -67,7 +67,7 @@ pub type Inherited = (Error, Option<Cell>);
 /// The reason to skip an operation after shutdown: poison, but nothing to report.
 #[cold]
 pub fn shut_down() -> Inherited {
-    (Error::execution("never computed: the engine was shut down first"), None)
+    (Error::shut_down(), None)
 }
 
 impl ErrorStates {

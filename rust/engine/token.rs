@@ -14,10 +14,14 @@ pub(in crate::engine) trait Completer: Send + Sync {
 
     /// Runs `f` with `task` as the innermost operation of this thread.
     fn run_inside(&self, task: TaskRef, f: &mut dyn FnMut());
+
+    /// Returns true once the engine drops the functions of operations that have not started.
+    fn is_shut_down(&self) -> bool;
 }
 
 /// Reports the end of an asynchronous operation: once, from any thread. Dropped unused it reports a
-/// failure, so that a forgotten token cannot hang the program.
+/// failure, so that a forgotten token cannot hang the program; after the engine was shut down, that
+/// the operation was skipped, because a function that is skipped may have held the token.
 pub struct OnComplete(Target);
 
 enum Target {
@@ -92,6 +96,10 @@ fn run_inside<R>(engine: &dyn Completer, task: TaskRef, f: impl FnOnce() -> R) -
 pub struct Mark(Option<(Arc<dyn Completer>, TaskRef)>);
 
 impl Mark {
+    fn is_shut_down(&self) -> bool {
+        self.0.as_ref().is_some_and(|(engine, _)| engine.is_shut_down())
+    }
+
     /// Runs `f` as part of the operation, on any thread: a wait inside it that would wait for the
     /// operation itself is an error, and `wait_for_all` covers what `f` has pushed.
     pub fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -126,6 +134,8 @@ impl Drop for OnComplete {
                     return unsafe { (*list).push(target) };
                 }
                 "the operation panicked before it was completed"
+            } else if self.mark().is_shut_down() {
+                return self.finish(Err(Error::shut_down()));
             } else {
                 "the operation was dropped without being completed"
             };

@@ -124,7 +124,7 @@ fn decode_jpeg(bytes: &[u8], colour: Colour) -> Result<Picture> {
     }
     let picture = Picture { extent: Extent { channels: channels.min(3), ..extent }, samples };
     match colour {
-        Colour::Grey if channels > 1 => Ok(to_grey(&picture)),
+        Colour::Grey if channels > 1 => Ok(to_grey(&picture, luma)),
         _ => Ok(picture),
     }
 }
@@ -204,28 +204,38 @@ fn decode_other(bytes: &[u8], colour: Colour) -> Result<Picture> {
             let got = decoded.color().channel_count();
             return Err(refused(format!("it has {got} channels, expected 4")));
         }
-        Colour::Grey => return Ok(grey_of(decoded)),
+        Colour::Grey => {
+            let lightness = if format == ImageFormat::Png { luma_of_png } else { luma };
+            return Ok(grey_of(decoded, lightness));
+        }
     };
     Ok(Picture { extent, samples })
 }
 
-fn grey_of(decoded: DynamicImage) -> Picture {
+fn grey_of(decoded: DynamicImage, lightness: fn([u8; 3]) -> u8) -> Picture {
     let (height, width) = (decoded.height() as usize, decoded.width() as usize);
     if decoded.color().has_color() {
         let extent = Extent { height, width, channels: 3 };
-        return to_grey(&Picture { extent, samples: decoded.into_rgb8().into_raw() });
+        return to_grey(&Picture { extent, samples: decoded.into_rgb8().into_raw() }, lightness);
     }
     let extent = Extent { height, width, channels: 1 };
     Picture { extent, samples: decoded.into_luma8().into_raw() }
 }
 
-/// The lightness of an RGB picture.
-pub fn to_grey(picture: &Picture) -> Picture {
-    // OpenCV's weights of ITU-R BT.601, in 14 bits.
-    let lightness = |p: &[u8]| {
-        let [r, g, b] = [p[0], p[1], p[2]].map(u32::from);
-        ((4899 * r + 9617 * g + 1868 * b + 8192) >> 14) as u8
-    };
-    let samples = picture.samples.chunks_exact(3).map(lightness).collect();
+/// The lightness of an RGB picture, by that of a pixel.
+fn to_grey(picture: &Picture, lightness: fn([u8; 3]) -> u8) -> Picture {
+    let samples = picture.samples.chunks_exact(3).map(|p| lightness([p[0], p[1], p[2]])).collect();
     Picture { extent: Extent { channels: 1, ..picture.extent }, samples }
+}
+
+/// A pixel's lightness by OpenCV's weights of ITU-R BT.601, in 14 bits.
+fn luma(pixel: [u8; 3]) -> u8 {
+    let [r, g, b] = pixel.map(u32::from);
+    ((4899 * r + 9617 * g + 1868 * b + 8192) >> 14) as u8
+}
+
+/// The same as libpng has it, through which OpenCV reads PNG: in 15 bits, cut off; grey stays.
+fn luma_of_png(pixel: [u8; 3]) -> u8 {
+    let [r, g, b] = pixel.map(u32::from);
+    if r == g && g == b { r as u8 } else { ((9798 * r + 19235 * g + 3735 * b) >> 15) as u8 }
 }

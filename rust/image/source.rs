@@ -71,6 +71,9 @@ impl RecordSource {
             return Err(Error::argument("part_index", "value", part, expected));
         }
         let all = self.records.len();
+        if all == 0 {
+            return Err(self.without_records(&param.path_imgrec));
+        }
         let size = all.div_ceil(parts);
         let begin = (part * size).min(all);
         self.records = self.records[begin..(begin + size).min(all)].to_vec();
@@ -81,6 +84,17 @@ impl RecordSource {
             )));
         }
         Ok(())
+    }
+
+    /// The error of files of which no record can be read.
+    fn without_records(&self, files: &str) -> Error {
+        match &self.damages[..] {
+            [] => Error::io(format!("'{files}' has no records, expected one at least")),
+            [first, ..] => Error::io(format!(
+                "'{files}' has no record that can be read, expected one at least; the first that \
+                 cannot: {first}"
+            )),
+        }
     }
 
     /// Records of the part.

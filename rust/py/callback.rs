@@ -73,10 +73,9 @@ pub struct OperatorCall {
 }
 
 impl OperatorCall {
-    /// Ends the call without running it, as at exit: its results were not computed, and
-    /// no wait raises that.
+    /// Ends the call without running it, at exit: its results were not computed.
     pub fn skip(self) {
-        (self.done)(Err(Error::execution("skipped at exit").inherited()));
+        (self.done)(Err(Error::shut_down()));
     }
 
     pub fn run(self, py: Python<'_>) {

@@ -2,11 +2,11 @@
 
 use super::engine_args::{function_arg, seconds_arg};
 use super::engine_variable::Variable;
-use super::error::{IntoPy, invalid, poll_signals};
+use super::error::{IntoPy, invalid, poll_signals, to_py};
 use super::{callback_threads, engine_hook, runtime};
 use crate::error::Error;
 use crate::executor::runtime::HeldForFork;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PySystemExit, PyValueError};
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -334,7 +334,8 @@ fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
 }
 
 /// At exit: skips operations that have not started and waits for running ones, for a bounded time.
-/// Raises the first unreported error, which Python then prints.
+/// Raises the first unreported error, which Python then prints. A `SystemExit` asks for what is
+/// happening already.
 #[pyfunction]
 fn _shutdown(py: Python<'_>) -> PyResult<()> {
     let engine = &runtime().engine;
@@ -352,7 +353,10 @@ fn _shutdown(py: Python<'_>) -> PyResult<()> {
         })
     });
     match ended {
-        Err(error) if !has_given_up && !error.is_inherited() => Err(error).py(py),
+        Err(error) if !has_given_up && !error.is_inherited() => {
+            let raised = to_py(py, &error);
+            if raised.is_instance_of::<PySystemExit>(py) { Ok(()) } else { Err(raised) }
+        }
         _ => Ok(()),
     }
 }

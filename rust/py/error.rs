@@ -42,8 +42,14 @@ pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
     let message = err.to_string();
     let value = err.into_value(py);
     let _ = package(py).and_then(|p| p.detach(value.bind(py)));
-    Error::foreign(message, Arc::new(Raised(Lock::new(value))))
+    let is_inherited = value.bind(py).hasattr(IS_INHERITED).unwrap_or(false);
+    let error = Error::foreign(message, Arc::new(Raised(Lock::new(value))));
+    if is_inherited { error.inherited() } else { error }
 }
+
+/// The attribute of exceptions made of an error that [is inherited](Error::inherited). A callback
+/// that was waiting raises them, and fails for the same reason.
+const IS_INHERITED: &str = "_is_inherited";
 
 /// The exception to raise for `error`.
 pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
@@ -52,10 +58,12 @@ pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
         annotate(&value, error);
         return PyErr::from_value(value.into_any());
     }
-    match package(py) {
-        Ok(package) => PyErr::from_type(package.error(py, error.kind()).clone(), error.to_string()),
-        Err(_) => PyRuntimeError::new_err(error.to_string()),
+    let Ok(package) = package(py) else { return PyRuntimeError::new_err(error.to_string()) };
+    let err = PyErr::from_type(package.error(py, error.kind()).clone(), error.to_string());
+    if error.is_inherited() {
+        let _ = err.value(py).setattr(IS_INHERITED, true);
     }
+    err
 }
 
 /// Adds a note to the exception that names the operator, once.

@@ -40,10 +40,13 @@ impl Callback for PythonKernel {
         // The naive engine waits for the end inside the push, so this thread waits too, detached
         // from the interpreter.
         let (ended, end) = std::sync::mpsc::channel::<()>();
-        callback_threads::submit(Box::new(move |py| {
-            call.run(py);
+        let OperatorCall { done, .. } = call;
+        let done: Done = Box::new(move |result| {
+            done(result);
             drop(ended);
-        }));
+        });
+        let call = OperatorCall { done, ..call };
+        callback_threads::submit_job(Job::Operator(call), Priority::Normal);
         Python::attach(|py| py.detach(move || end.recv().unwrap_or_default()));
     }
 }

@@ -247,6 +247,16 @@ def test_last_batches(rec, how, want):
             assert batch.pad == (2 if labels[0] == 8 else 0)
 
 
+def test_an_epoch_without_an_image_is_an_error(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no image")
+    it = mx.image.ImageIter(1, (3, 8, 8), imglist=[[0.0, "a.png"]], path_root=str(tmp_path))
+    with pytest.raises(
+        mx.MXNetError, match="no image of the epoch can be decoded.*: invalid image"
+    ):
+        it.next()
+    assert it.skipped == 1
+
+
 def test_what_fills_a_last_batch_is_augmented_anew(rec):
     drawn, resize = [], mx.image.ForceResizeAug((20, 20))
 

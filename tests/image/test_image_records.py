@@ -96,6 +96,16 @@ def test_parts_divide_the_records(rec):
         make(rec, num_parts=11, part_index=10)
 
 
+def test_a_file_without_a_record_that_can_be_read(tmp_path):
+    path = tmp_path / "x.rec"
+    path.write_bytes(b"")
+    with pytest.raises(OSError, match=r"'.*x.rec' has no records, expected one at least"):
+        make(str(path))
+    path.write_bytes(b"no record file")
+    with pytest.raises(OSError, match="no record that can be read.*offset 0 begins with"):
+        make(str(path), damaged="skip")
+
+
 def test_with_and_without_an_index(rec, tmp_path):
     bare = tmp_path / "bare.rec"
     bare.write_bytes(Path(rec).read_bytes())

@@ -195,6 +195,50 @@ def test_an_error_that_nobody_waited_for_is_printed_at_exit():
     assert told.returncode == 0 and told.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        "return x * 2",
+        "return mx.nd.dot(large, large) * 2",
+        "mx.nd.dot(large, large).asnumpy()",
+        "return mx.nd.Custom(x, op_type='plain')",
+        "return mx.nd.Custom(x, op_type='plain').asnumpy()",
+        "raise SystemExit(3)",
+    ],
+)
+def test_what_an_exit_skips_in_a_pending_backward_is_not_told(last):
+    code = custom_program(
+        f"""
+    def ends(x):
+        if not pending:
+            return x
+        begun.set()
+        while True:  # until the exit skips operations
+            try:
+                mx.nd.dot(large, large).asnumpy()
+            except mx.MXNetError:
+                break
+        {last}
+
+    def program():
+        x = mx.nd.ones((600, 600))
+        x.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.Custom(x, op_type="ends")
+        pending.append(True)
+        y.backward()
+
+    large, pending = mx.nd.ones((600, 600)), []
+    custom("ends", ends)
+    custom("plain", lambda x: x + 1)
+    threading.Thread(target=program, daemon=True).start()
+    begun.wait()
+    """
+    )
+    ended = run(code)
+    assert ended.returncode == 0 and ended.stderr == ""
+
+
 def test_each_of_several_operations_pending_at_a_fork_is_told():
     code = """
         import os, threading

@@ -159,3 +159,24 @@ def test_labels_that_are_no_number():
         mx.metric.CrossEntropy().update([label], [pred])
     with pytest.raises(IndexError, match="invalid label 7: expected 0 to 1"):
         mx.metric.CrossEntropy().update([mx.nd.array([0, 7])], [pred])
+
+
+@pytest.mark.parametrize(
+    ("metric", "label", "pred", "error", "says"),
+    [
+        ("pcc", [np.nan], [[0.1, 0.9]], ValueError, "'pcc': invalid class nan: expected 0 to"),
+        ("pcc", [1e9], [[0.1, 0.9]], ValueError, "'pcc': invalid class 1000000000"),
+        ("mse", [1, 2], [1, 2, 3], ValueError, r"'mse': invalid shape of labels \(2, 1\)"),
+    ],
+)
+def test_what_a_metric_cannot_count_is_named(metric, label, pred, error, says):
+    with pytest.raises(error, match=says):
+        mx.metric.create(metric).update([mx.nd.array(label)], [mx.nd.array(pred)])
+
+
+def test_names_that_are_not_there():
+    label, pred = {"label": mx.nd.array([1])}, {"out": mx.nd.array([[0.1, 0.9]])}
+    with pytest.raises(KeyError, match="'accuracy': unknown output 'ou': expected out"):
+        mx.metric.Accuracy(output_names=["ou"]).update_dict(label, pred)
+    with pytest.raises(KeyError, match="unknown label 'labels': expected label"):
+        mx.metric.Accuracy(label_names=["labels"]).update_dict(label, pred)

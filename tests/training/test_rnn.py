@@ -212,6 +212,28 @@ def test_states_that_are_inputs_need_no_further_shapes():
     assert shapes["l_begin_state_0"] == shapes["l_begin_state_1"] == (3, H)
 
 
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: rnn.GRUCell(H).unroll(0, sym.Variable("x")),
+            "invalid length 0: expected at least 1",
+        ),
+        (
+            lambda: rnn.LSTMCell(H).unroll(2, sym.Variable("x"), begin_state=[sym.Variable("h")]),
+            "invalid begin_state of 1 states: expected 2",
+        ),
+        (
+            lambda: rnn.FusedRNNCell(3).unpack_weights({"lstm_parameters": nd.ones((5,))}),
+            "lstm_parameters has 5 elements, expected 72",
+        ),
+    ],
+)
+def test_wrong_sizes_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
 def test_both_directions_keep_what_fused_cells_have_joined():
     cells = [rnn.FusedRNNCell(3, prefix=f"{side}_") for side in "lr"]
     both, data = rnn.BidirectionalCell(*cells), sym.Variable("data")

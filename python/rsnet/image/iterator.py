@@ -148,6 +148,7 @@ class ImageIter(DataIter):
         self.data_shape = tuple(data_shape)
         #: Images that could not be decoded.
         self.skipped = 0
+        self._last_error = ""
         self.imgrec: recordio.MXRecordIO | None = None
         self.imglist: dict[Any, _Listed] | None = None
         self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
@@ -209,7 +210,7 @@ class ImageIter(DataIter):
         if self.seq is not None and self.shuffle:
             random.shuffle(self.seq)
         self._rewind()
-        self._ended = False
+        self._ended, self._is_first = False, True
 
     def _rewind(self) -> None:
         """Goes back to the first image of the epoch."""
@@ -310,6 +311,7 @@ class ImageIter(DataIter):
             return data
         except (MXNetError, RuntimeError) as error:
             self.skipped += 1
+            self._last_error = str(error)
             logging.debug("Invalid image, skipping:  %s", error)
             return None
 
@@ -354,15 +356,22 @@ class ImageIter(DataIter):
         ------
         StopIteration
             The epoch has ended.
+        MXNetError
+            None of its images can be decoded.
         """
         if self._ended:
             raise StopIteration
         rolled, self._rolled = self._rolled, []
+        is_first, self._is_first = self._is_first, False
         samples = rolled + self._samples(self.batch_size - len(rolled))
         missing = self.batch_size - len(samples)
         if missing == 0:  # as in MXNet, `pad` counts what was added to images that rolled over
             return self._batch(samples, self.batch_size - len(rolled) if rolled else 0)
         self._ended = True
+        if not samples and is_first and self._last_error:
+            raise MXNetError(
+                f"no image of the epoch can be decoded, expected one at least: {self._last_error}"
+            )
         if self.last_batch_handle == "roll_over":
             self._rolled = samples
         if not samples or self.last_batch_handle != "pad":

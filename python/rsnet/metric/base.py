@@ -171,9 +171,16 @@ class EvalMetric:
 
     def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
         """Calls `update` with the arrays that `label_names` and `output_names` select."""
-        outputs = pred if self.output_names is None else self.output_names
-        names = label if self.label_names is None else self.label_names
-        self.update([label[n] for n in names], [pred[n] for n in outputs])
+        labels = self._selected("label", label, self.label_names)
+        self.update(labels, self._selected("output", pred, self.output_names))
+
+    def _selected(self, kind: str, given: dict[str, Any], names: Sequence[str] | None) -> list[Any]:
+        """The arrays of these names, or all."""
+        for name in names or ():
+            if name not in given:
+                known = ", ".join(given) or "none"
+                raise KeyError(f"metric '{self.name}': unknown {kind} '{name}': expected {known}")
+        return [given[name] for name in (given if names is None else names)]
 
     def _value(self, total: float, count: int) -> float:
         return total / count if count else float("nan")

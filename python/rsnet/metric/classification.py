@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 
+#: The matrix of so many classes has as many columns and rows, and takes 2 GB.
+_MAX_CLASSES = 1 << 14
+
+
 def _as_integers(values: numpy.ndarray, dtype: str = "int64") -> numpy.ndarray:
     """Labels or predictions as numbers of classes; NaN and infinity become no class."""
     with numpy.errstate(invalid="ignore"):
@@ -346,11 +350,16 @@ class PCC(_Confusion):
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         if pred.shape != label.shape:
             pred = pred.argmax(1)
+        given = numpy.concatenate([label.ravel(), pred.ravel()])
         label, pred = _as_integers(label), _as_integers(pred)
         check_label_shapes(label, pred)
-        if label.size and min(label.min(), pred.min()) < 0:
-            least = min(label.min(), pred.min())
-            raise ValueError(f"PCC: invalid class {least}: expected numbers of at least 0")
+        classes = numpy.concatenate([label, pred])
+        wrong = given[(classes < 0) | (classes >= _MAX_CLASSES)]
+        if wrong.size:
+            raise ValueError(
+                f"metric '{self.name}': invalid class {wrong[0]:.17g}: expected 0 to "
+                f"{_MAX_CLASSES - 1}"
+            )
         self._count(label, pred)
         self._add(0.0, 1)
 

@@ -21,6 +21,13 @@ class _Regression(PairMetric):
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         label = label.reshape(-1, 1) if label.ndim == 1 else label
         pred = pred.reshape(-1, 1) if pred.ndim == 1 else pred
+        try:
+            numpy.broadcast_shapes(label.shape, pred.shape)
+        except ValueError:
+            raise ValueError(
+                f"metric '{self.name}': invalid shape of labels {label.shape}: expected "
+                f"{pred.shape}, as of the predictions"
+            ) from None
         self._add(float(self._error(label, pred)), 1)
 
 

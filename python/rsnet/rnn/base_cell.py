@@ -57,6 +57,8 @@ def split_time(
         A list of another length, or a symbol of several outputs.
     """
     axis = time_axis(input_layout or layout)
+    if length < 1:
+        raise ValueError(f"unroll: invalid length {length}: expected at least 1")
     if isinstance(inputs, Symbol):
         if len(inputs.list_outputs()) != 1:
             raise ValueError(
@@ -150,6 +152,26 @@ class BaseRNNCell:
             states.append(func(name=name, **((info or {}) | kwargs)))
         return states
 
+    def _first_states(self, given: Any) -> Any:
+        """The states before the first step, those that are given or the cell's own.
+
+        Raises
+        ------
+        ValueError
+            Another number of states than the cell has.
+        """
+        if given is None:
+            return self.begin_state()
+        try:
+            count = len(self.state_info)
+        except NotImplementedError:  # a cell of a program that always gives the states
+            return given
+        if len(given) != count:
+            raise ValueError(
+                f"unroll: invalid begin_state of {len(given)} states: expected {count}"
+            )
+        return given
+
     def _require_unmodified(self, what: str) -> None:
         if self._modified:
             raise AssertionError(
@@ -224,7 +246,7 @@ class BaseRNNCell:
         """
         self.reset()
         steps = split_time(length, inputs, layout)
-        states = self.begin_state() if begin_state is None else begin_state
+        states = self._first_states(begin_state)
         outputs = []
         for step in steps:
             output, states = self(step, states)

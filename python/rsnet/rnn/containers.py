@@ -113,7 +113,7 @@ class SequentialRNNCell(ContainerCell):
     ) -> tuple[Any, list[Any]]:
         """Unrolls one cell after the other."""
         self.reset()
-        states = self.begin_state() if begin_state is None else begin_state
+        states = self._first_states(begin_state)
         following: list[Any] = []
         last = len(self._cells) - 1
         for i, (cell, own) in enumerate(zip(self._cells, self._shares(states), strict=True)):
@@ -166,7 +166,7 @@ class BidirectionalCell(ContainerCell):
         """Composes `length` steps in both directions."""
         self.reset()
         steps = split_time(length, inputs, layout)
-        states = self.begin_state() if begin_state is None else begin_state
+        states = self._first_states(begin_state)
         left, right = self._cells
         own, others = self._shares(states)
         forwards, l_states = left.unroll(length, steps, own, layout, merge_outputs)

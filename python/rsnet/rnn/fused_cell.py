@@ -128,7 +128,7 @@ class FusedRNNCell(BaseRNNCell):
         if axis == 1:
             warn("FusedRNNCell transposes sequences of layout NTC: TNC is faster")
             inputs = sym.swapaxes(inputs, dim1=0, dim2=1)
-        states = self.begin_state() if begin_state is None else begin_state
+        states = self._first_states(begin_state)
         named = {"state": states[0]}
         if self._mode == "lstm":
             named["state_cell"] = states[1]

@@ -34,6 +34,10 @@ impl Completer for Core {
     fn run_inside(&self, task: TaskRef, f: &mut dyn FnMut()) {
         StackFrame::new(self.id(), task, false).enter(f);
     }
+
+    fn is_shut_down(&self) -> bool {
+        self.slow_path.load(Ordering::Relaxed) & slow_path::SHUT_DOWN != 0
+    }
 }
 
 impl Core {
