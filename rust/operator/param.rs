@@ -48,8 +48,11 @@ impl Field {
             (Some(l), None) => format!("at least {l}"),
             (_, h) => format!("at most {}", h.unwrap_or_default()),
         };
-        let Field { name, doc, .. } = self;
-        let text = format!("invalid {name} '{value}': expected {limit}\n{name}: {doc}");
+        let meaning = match self.doc.trim().lines().next() {
+            Some(line) => format!(" ({})", line.trim_end_matches('.')),
+            None => String::new(),
+        };
+        let text = format!("invalid {} '{value}': expected {limit}{meaning}", self.name);
         Err(Error::parameter(text))
     }
 
@@ -381,12 +384,11 @@ mod tests {
         says(&field(FieldType::Int), "3.5", "invalid p '3.5': expected int");
         let e = field(FieldType::Enum(vec!["b".into(), "a".into()]));
         says(&e, "c", "invalid p 'c': expected one of: b, a");
-        says(
-            &field(FieldType::Int).ge(1.0).le(3.0),
-            "4",
-            "invalid p '4': expected 1 to 3\np: Doc.",
-        );
-        says(&field(FieldType::Int).ge(1.0), "0", "invalid p '0': expected at least 1");
+        let range = field(FieldType::Int).ge(1.0).le(3.0);
+        says(&range, "4", "invalid p '4': expected 1 to 3 (Doc)");
+        let without_doc = Field { doc: String::new(), ..field(FieldType::Int).ge(1.0) };
+        let refused = without_doc.parse(&Value::Int(0)).unwrap_err();
+        assert_eq!(refused.message(), "invalid p '0': expected at least 1");
     }
 
     #[test]

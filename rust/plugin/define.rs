@@ -4,7 +4,7 @@ use super::abi;
 use super::call::call;
 use super::counts::schema;
 use super::decl::{ArgDecl, GradDecl, KernelDecl, NUM_ARGS, OpDecl};
-use super::frame::{Frame, Slot};
+use super::frame::{Asks, Frame, Slot};
 use super::gradient::gradient;
 use super::inference::add_inference;
 use super::kernel::{State, kernel, tmp_bytes};
@@ -204,12 +204,12 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
 
 /// Pairs that the operator proposes, and those that all of its kernels do.
 fn pairs(parts: &Parts, parsed: &Parsed) -> Result<Vec<InplacePair>> {
-    let frame = Frame::new(parsed);
+    let frame = Frame::new(parsed).asking(Asks::InplacePairs);
     call(&frame, "inplace", parts.op.calls.inplace, parts.op.calls.user)?;
     let mut pairs = frame.into_said().pairs;
     let mut common: Option<Vec<InplacePair>> = None;
     for kernel in &parts.kernels {
-        let frame = Frame::new(parsed);
+        let frame = Frame::new(parsed).asking(Asks::InplacePairs);
         call(&frame, "inplace", kernel.calls.inplace, kernel.calls.user)?;
         let proposed = frame.into_said().pairs;
         common = Some(match common {
@@ -233,7 +233,7 @@ fn asked_resources(
         let slot = |s: &Shape| Slot::new(s, Some(dtype));
         Frame::with_arrays(parsed, ins.iter().map(slot), outs.iter().map(slot))
     };
-    let own = frame(DType::F32);
+    let own = frame(DType::F32).asking(Asks::Resources);
     call(&own, "resources", parts.op.calls.resources, parts.op.calls.user)?;
     // A plan knows shapes only, and not yet which kernel will run. Each is asked about the dtype of
     // its own condition; one that has no answer to that is asked again when it runs.
@@ -283,7 +283,7 @@ pub fn signatures(
     let op = &parts.op;
     with_parsed(attrs, op, |parsed| {
         let slots = (inputs.iter().map(slot), outputs.iter().map(slot));
-        let frame = Frame::with_arrays(parsed, slots.0, slots.1);
+        let frame = Frame::with_arrays(parsed, slots.0, slots.1).asking(Asks::Signatures);
         call(&frame, "sbp", op.calls.sbp, op.calls.user)?;
         Ok(frame.into_said().signatures)
     })?

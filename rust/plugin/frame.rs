@@ -25,10 +25,41 @@ pub const MOST_AXES: usize = 32;
 /// The extents of a shape of which nothing is known, for libraries that look at them nevertheless.
 static UNKNOWN_EXTENTS: [i64; MOST_AXES] = [-1; MOST_AXES];
 
+/// What a callback is asked for: it has the functions of the host that answer this, and no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// No answer but its status.
+    Nothing,
+    /// Shapes and dtypes.
+    Inference,
+    Names,
+    InplacePairs,
+    Resources,
+    Signatures,
+    /// What a backward operator reads.
+    Deps,
+}
+
+impl Asks {
+    /// The callbacks that are asked for it.
+    fn callbacks(self) -> &'static str {
+        match self {
+            Asks::Nothing => "none",
+            Asks::Inference => "infer, infer_shape, infer_type",
+            Asks::Names => "names",
+            Asks::InplacePairs => "inplace",
+            Asks::Resources => "resources",
+            Asks::Signatures => "sbp",
+            Asks::Deps => "deps",
+        }
+    }
+}
+
 /// One callback.
 pub struct Frame<'a> {
     pub op: &'a Arc<OpDecl>,
     pub parsed: &'a Parsed,
+    asks: Asks,
     pub random: RandomKey,
     /// Where a kernel runs.
     pub device: Context,
@@ -117,6 +148,7 @@ impl<'a> Frame<'a> {
         Frame {
             op: &parsed.op,
             parsed,
+            asks: Asks::Nothing,
             random: RandomKey::default(),
             device: Context::default(),
             memory: None,
@@ -133,6 +165,22 @@ impl<'a> Frame<'a> {
         let mut frame = Frame::new(parsed);
         frame.scene.get_mut().said().tensors = [inputs.collect(), outputs.collect()];
         frame
+    }
+
+    /// A frame whose callback is asked for this.
+    pub fn asking(self, asks: Asks) -> Self {
+        Frame { asks, ..self }
+    }
+
+    /// Refuses `function`, which answers `asks`, in a callback that is asked for something else.
+    pub fn check_asks(&self, asks: Asks, function: &str) -> Result<()> {
+        if self.asks == asks {
+            return Ok(());
+        }
+        Err(Error::value(format!(
+            "invalid callback for {function}: expected one of: {}",
+            asks.callbacks()
+        )))
     }
 
     /// The frame as libraries see it.
@@ -205,6 +253,7 @@ impl<'a> Frame<'a> {
     /// # Safety
     /// `dims` points to `ndim` extents.
     pub unsafe fn set_shape(&self, side: i32, i: i32, ndim: i32, dims: *const i64) -> Result<()> {
+        self.check_asks(Asks::Inference, "set_shape")?;
         let (side_at, at) = self.index(side, i)?;
         if ndim == -1 {
             return Ok(());
@@ -246,6 +295,7 @@ impl<'a> Frame<'a> {
 
     /// Learns the dtype of an array.
     pub fn set_dtype(&self, side: i32, i: i32, code: abi::DTypeCode) -> Result<()> {
+        self.check_asks(Asks::Inference, "set_dtype")?;
         let (side_at, at) = self.index(side, i)?;
         if code.bits == 0 {
             return Ok(());

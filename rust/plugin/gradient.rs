@@ -4,7 +4,7 @@
 use super::abi;
 use super::call::call;
 use super::decl::{ArgDecl, GradDecl, OpDecl};
-use super::frame::Frame;
+use super::frame::{Asks, Frame};
 use super::parse::with_parsed;
 use super::parsed::Parsed;
 use super::program::{Node, Program, Source};
@@ -45,7 +45,7 @@ fn deps(decl: &GradDecl, parsed: &Parsed) -> Result<Vec<Dep>> {
         let visible = parsed.names[1].iter().filter(|n| n.1 & abi::HIDDEN == 0).count();
         return Ok((0..visible).map(Dep::OutGrad).collect());
     }
-    let frame = Frame::new(parsed);
+    let frame = Frame::new(parsed).asking(Asks::Deps);
     call(&frame, "deps", decl.calls.deps, decl.calls.user)?;
     Ok(frame.into_said().deps)
 }

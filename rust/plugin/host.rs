@@ -5,7 +5,7 @@
 #![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
 
 use super::abi::{self, Ctx, DTypeCode, Host, RangeFn, Status, Tensor, Value};
-use super::frame::Frame;
+use super::frame::{Asks, Frame};
 use super::program::{self, Program};
 use super::reading::MOST_ARRAYS;
 use super::registration::{refuse, register_grad, register_kernel, register_op};
@@ -234,6 +234,7 @@ unsafe extern "C" fn add_name(ctx: *mut Ctx, side: i32, name: *const c_char, fla
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
+            frame.check_asks(Asks::Names, "add_name")?;
             let name = needed(name, "the name of an array")?;
             if !is_side(side) {
                 return Err(Error::index(format!("invalid side {side}: expected 0 or 1")));
@@ -255,6 +256,7 @@ unsafe extern "C" fn add_inplace(ctx: *mut Ctx, input: i32, output: i32, same: i
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
+            frame.check_asks(Asks::InplacePairs, "add_inplace")?;
             let names = &frame.parsed.names;
             let known =
                 |side: usize, i: i32| usize::try_from(i).ok().filter(|i| *i < names[side].len());
@@ -277,6 +279,7 @@ unsafe extern "C" fn add_temp(ctx: *mut Ctx, bytes: u64) -> Status {
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
+            frame.check_asks(Asks::Resources, "add_temp")?;
             let mut scene = frame.scene();
             let said = scene.said();
             said.temp_bytes = said.temp_bytes.saturating_add(bytes);
@@ -289,6 +292,7 @@ unsafe extern "C" fn add_random(ctx: *mut Ctx) -> Status {
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
+            frame.check_asks(Asks::Resources, "add_random")?;
             frame.scene().said().random = true;
             Ok(())
         })
@@ -299,6 +303,7 @@ unsafe extern "C" fn add_sbp(ctx: *mut Ctx, signature: *const c_char) -> Status 
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
+            frame.check_asks(Asks::Signatures, "add_sbp")?;
             let signature = needed(signature, "a signature")?;
             frame.scene().said().signatures.push(signature);
             Ok(())
@@ -468,6 +473,7 @@ unsafe extern "C" fn add_dep(ctx: *mut Ctx, source: i32, number: i32) -> Status 
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
+            frame.check_asks(Asks::Deps, "add_dep")?;
             let names = &frame.parsed.names;
             let dep: Dep = program::dep(source, number, names[0].len(), names[1].len())?;
             frame.scene().said().deps.push(dep);

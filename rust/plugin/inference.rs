@@ -3,7 +3,7 @@
 use super::abi;
 use super::call::call;
 use super::decl::OpDecl;
-use super::frame::{Frame, Said, Slot};
+use super::frame::{Asks, Frame, Said, Slot};
 use super::learn::{Learnt, demands, learn_types};
 use super::parse::with_parsed;
 use super::remember::Accepted;
@@ -27,7 +27,8 @@ fn ask(
     outputs: Vec<Slot>,
 ) -> Result<Option<Said>> {
     with_parsed(attrs, op, |parsed| {
-        let frame = Frame::with_arrays(parsed, inputs.into_iter(), outputs.into_iter());
+        let frame = Frame::with_arrays(parsed, inputs.into_iter(), outputs.into_iter())
+            .asking(Asks::Inference);
         let answered = call(&frame, f.0, f.1, op.calls.user)?;
         Ok(answered.map(|()| frame.into_said()))
     })?

@@ -3,7 +3,7 @@
 use super::call::{call, make};
 use super::counts::{counts, schema};
 use super::decl::{ArgDecl, OpDecl};
-use super::frame::Frame;
+use super::frame::{Asks, Frame};
 use super::library::Owned;
 use super::parsed::Parsed;
 use super::values::Values;
@@ -27,7 +27,7 @@ pub fn parse(op: &Arc<OpDecl>, values: &[Value]) -> Result<Parsed> {
     parsed.made = made.map(|made| Owned::new(made, op.calls.free_parsed, &op.library));
     call(&Frame::new(&parsed), "check", op.calls.check, user)?;
     if op.calls.names.is_some() {
-        let frame = Frame::new(&parsed);
+        let frame = Frame::new(&parsed).asking(Asks::Names);
         call(&frame, "names", op.calls.names, user)?;
         let listed = frame.into_said().names;
         parsed.names = checked_names(listed)?;

@@ -5,9 +5,12 @@ use super::convert::from_value;
 use super::error::{IntoPy, from_py};
 use super::introspect::{Asked, Specs, specs};
 use super::runtime;
-use crate::plugin::{self, ArgDecl};
+use crate::plugin::{self, ArgDecl, Libraries};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 /// Loads a library. `try_first` is called with the path of a new file before it is opened, and
@@ -40,6 +43,26 @@ fn load_library(
     let loaded = py.detach(|| rt.libraries.load(&rt.registry, &path, checked, &try_first, &admit));
     let loaded = loaded.py(py)?;
     Ok((loaded.fresh, loaded.operators, loaded.names))
+}
+
+/// Loads a library in a process that was started to find out whether that ends it, which need not
+/// import the module: nothing here wants the interpreter, and there are no built-in operators. What
+/// is refused is left to the load that follows.
+///
+/// # Safety
+/// `path` ends with 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsnet_try_library(path: *const c_char) {
+    // SAFETY: the caller's promise.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    let load = || {
+        let (libraries, registry) = Default::default();
+        let loaded = Libraries::load(&libraries, &registry, path, false, &|_| Ok(()), &|_| Ok(()));
+        // Operators last as long as their process: nothing of them is destroyed.
+        std::mem::forget((libraries, registry));
+        loaded
+    };
+    drop(catch_unwind(load));
 }
 
 /// The description of an operator from a library: `library` (its path), `inputs` and `outputs` as

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import _core
 from ..base import MXNetError
 from ..sbp import CheckedInference, SbpContext, parse_rule
@@ -89,22 +87,17 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
 
 #: The program of a trial: ctypes opens the library, so that an exception of an initialiser ends
 #: the process with its text, and looks for its symbols while little memory is mapped that a damaged
-#: table could point to; then the core alone loads it. Errors are left to the load that follows;
-#: only the end of this process counts.
+#: table could point to; then the core loads it. Neither NumPy nor the package is imported. Errors
+#: are left to the load that follows; only the end of this process counts.
 _TRIAL = """
-import ctypes, importlib.util, os, sys
-path, core, packages = sys.argv[1:]
-sys.path.append(packages)
-sys.modules["rsnet"] = None
+import ctypes, os, sys
+path, core = sys.argv[1:]
 try:
     opened = ctypes.CDLL(path)
     for name in ("rsnet_plugin_abi", "rsnet_plugin_register", "rsnet_plugin_guard"):
         hasattr(opened, name)
-    spec = importlib.util.spec_from_file_location("rsnet._core", core)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.load_library(path, False, lambda path: None, lambda name: None)
-except BaseException:
+    ctypes.CDLL(core).rsnet_try_library(os.fsencode(path))
+except (OSError, AttributeError):
     pass
 os.write(1, b"rsnet: tried")
 """
@@ -117,9 +110,7 @@ def _try_elsewhere(path: os.PathLike[str]) -> None:
     interpreter = sys.executable or ""
     if not os.path.basename(interpreter).startswith("python"):
         return  # rsnet is embedded in a program that may not run code from its command line
-    packages = os.path.dirname(os.path.dirname(np.__file__))
-    trial = [_TRIAL, os.fspath(path), str(_core.__file__), packages]
-    call = [interpreter, "-I", "-S", "-c", *trial]
+    call = [interpreter, "-I", "-S", "-c", _TRIAL, os.fspath(path), str(_core.__file__)]
     done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode or b"rsnet: tried" not in done.stdout:
         status = done.returncode

@@ -326,12 +326,13 @@ struct rsnet_host {
   /* Inference, create_state, tmp_bytes, resources and sbp: what is known of an array; NULL and a
    * failure text if there is no such array. */
   const rsnet_tensor *(*tensor)(rsnet_ctx *, int32_t side, int32_t number);
-  /* Inference: fails if it contradicts what is known. */
+  /* Inference, and nowhere else: fails if it contradicts what is known. */
   rsnet_status (*set_shape)(rsnet_ctx *, int32_t side, int32_t number, int32_t ndim,
                             const int64_t *dims);
   rsnet_status (*set_dtype)(rsnet_ctx *, int32_t side, int32_t number, rsnet_dtype);
 
-  /* What an operator says of itself, in the callbacks of these names. */
+  /* What an operator says of itself, in the callbacks of these names (add_temp and add_random in
+   * `resources`). In any other callback they fail. */
   rsnet_status (*add_name)(rsnet_ctx *, int32_t side, const char *name, uint32_t flags);
   rsnet_status (*add_inplace)(rsnet_ctx *, int32_t input, int32_t output, int32_t same_bytes);
   rsnet_status (*add_temp)(rsnet_ctx *, uint64_t bytes);
