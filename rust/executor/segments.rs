@@ -95,8 +95,6 @@ pub struct Program {
     pub backward: Vec<Segment>,
     vars: Arc<SegmentVars>,
     any_random: bool,
-    /// Chains of steps run as one pass over memory.
-    has_chains: bool,
     /// The variables that the start of a pass of several segments writes.
     arenas: Vec<Var>,
     /// Owners of the memory behind the views.
@@ -150,7 +148,6 @@ impl Program {
             backward: Vec::new(),
             vars,
             any_random,
-            has_chains: chain::are_on(),
             arenas: Vec::new(),
             memory,
         };
@@ -186,25 +183,13 @@ impl Program {
     pub fn chains(&self) -> Vec<Range<usize>> {
         let is_train = !self.backward.is_empty();
         let segments = self.forward.iter().chain(&self.backward);
-        let parts =
-            segments.flat_map(|s| s.steps.iter()).flat_map(|r| self.parts(r.clone(), is_train));
-        parts.filter(|steps| steps.len() > 1).map(|steps| self.nodes(&steps)).collect()
+        let parts = segments.flat_map(|segment| segment.parts[usize::from(is_train)].iter());
+        parts.filter(|part| part.is_chain).map(|part| self.nodes(&part.steps)).collect()
     }
 
     fn nodes(&self, steps: &Range<usize>) -> Range<usize> {
         let node = |at: usize| self.steps[at].node as usize;
         node(steps.start)..node(steps.end - 1) + 1
-    }
-
-    /// Neighbouring steps as chains and single ones.
-    fn parts(&self, steps: Range<usize>, is_train: bool) -> impl Iterator<Item = Range<usize>> {
-        let mut next = steps.start;
-        std::iter::from_fn(move || {
-            let rest = self.steps.get(next..steps.end).filter(|rest| !rest.is_empty())?;
-            let count = if self.has_chains { chain::length(rest, is_train) } else { 1 };
-            next += count;
-            Some(next - count..next)
-        })
     }
 
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an
@@ -272,10 +257,11 @@ impl Program {
                 program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
-            let runs = segment.runs.clone();
+            let (parts, runs) =
+                (segment.parts[usize::from(run.is_train)].clone(), segment.runs.clone());
             Task::sync(move |rc| match &runs {
-                None => program.run_native(&steps, &run, rc.stream),
-                Some(runs) => program.run_recorded(runs, &run, rc.stream),
+                None => program.run_native(&parts, &run, rc),
+                Some(runs) => program.run_recorded(runs, &run, rc),
             })
         };
         rt.engine.push(task, push)
