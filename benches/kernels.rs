@@ -198,7 +198,7 @@ fn convolution(conv: Conv, pass: Pass) -> impl FnMut() + Send + 'static {
         unsafe {
             match pass {
                 Pass::Forward => {
-                    conv::forward(&conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), None);
+                    conv::forward(&conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), None, None);
                 }
                 Pass::Data => conv::backward_data(&conv, y.as_ptr(), w.as_ptr(), x.as_mut_ptr()),
                 Pass::Weight => {

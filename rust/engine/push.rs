@@ -9,6 +9,11 @@ use std::sync::Arc;
 pub struct Var(pub(in crate::engine) u64);
 
 impl Var {
+    /// The variable as a number that no other variable of its engine has, before or after.
+    pub fn id(self) -> u64 {
+        self.0
+    }
+
     /// The number that messages call the variable by. It is reused once the variable is deleted.
     pub fn number(self) -> u32 {
         self.0 as u32

@@ -15,13 +15,14 @@
 
 use super::step::{Role, Step};
 use crate::error::{Error, Result};
+use crate::kernels::kept::Keeper;
 use crate::kernels::parallel::parallel_for;
 use crate::operator::{Around, Body, Call, OfInputs, OnElements, OpContext, OpReq};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Elements of a block: those of a few arrays stay in the second-level cache of a core, and take
 /// far longer than the 0.1 us of a call.
@@ -103,6 +104,31 @@ pub fn length(steps: &[Step], is_train: bool) -> usize {
     count + usize::from(ends)
 }
 
+/// Neighbouring steps that run as one chain, or one after the other.
+#[derive(Clone)]
+pub struct Part {
+    pub steps: Range<usize>,
+    pub is_chain: bool,
+}
+
+/// The steps of these ranges, as long as chains and what is between them last; all of them are
+/// between if chains are off.
+pub fn parts(steps: &[Step], ranges: &[Range<usize>], is_train: bool) -> Arc<[Part]> {
+    let (on, mut parts) = (are_on(), Vec::<Part>::new());
+    for range in ranges {
+        let mut next = range.start;
+        while next < range.end {
+            let count = if on { length(&steps[next..range.end], is_train) } else { 1 };
+            match parts.last_mut().filter(|last| !last.is_chain && last.steps.end == next) {
+                Some(last) if count == 1 => last.steps.end += 1,
+                _ => parts.push(Part { steps: next..next + count, is_chain: count > 1 }),
+            }
+            next += count;
+        }
+    }
+    parts.into()
+}
+
 fn has_parts_of(step: &Step, n: usize, is_train: bool) -> bool {
     step.has_parts[usize::from(is_train)] && step.outputs[0].size() == n
 }
@@ -113,6 +139,7 @@ pub struct Link<'a> {
     pub ctx: OpContext,
     pub inputs: &'a [View],
     pub outputs: &'a [View],
+    pub keeper: Option<Keeper<'a>>,
 }
 
 impl<'a> Link<'a> {
@@ -137,6 +164,7 @@ impl<'a> Link<'a> {
     fn run(&self, around: Around<'_>) -> Result<()> {
         let (step, ctx) = (self.step, &self.ctx);
         let (inputs, asked, outputs) = (self.inputs, self.asked(), self.outputs);
+        let around = Around { keeper: self.keeper, ..around };
         step.prepared.run_around(ctx, step.state.as_ref(), inputs, asked, outputs, around)
     }
 
@@ -163,8 +191,7 @@ impl<'a> Link<'a> {
         let part = |view: &View| view.elements(elements.clone());
         let inputs: SmallVec<[View; 4]> = self.inputs.iter().map(part).collect();
         let outputs: SmallVec<[View; 2]> = self.outputs.iter().map(part).collect();
-        Link { inputs: &inputs, outputs: &outputs, step: self.step, ctx: self.ctx }
-            .run(Around::default())
+        Link { inputs: &inputs, outputs: &outputs, keeper: None, ..*self }.run(Around::default())
     }
 }
 
@@ -257,8 +284,8 @@ fn run_blocks<'s>(n: usize, whole: Option<&'s Link<'s>>, on_block: OnBlock<'_, '
     };
     if let Some(link) = whole {
         let around = match link.step.role {
-            Role::Ends(_) => Around { before: Some(&on), after: None },
-            _ => Around { after: Some(&on), before: None },
+            Role::Ends(_) => Around { before: Some(&on), ..Around::default() },
+            _ => Around { after: Some(&on), ..Around::default() },
         };
         link.run(around).map_err(|e| (link.step, e))?;
         if done.load(Ordering::Relaxed) != n {

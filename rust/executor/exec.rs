@@ -222,11 +222,17 @@ impl Executor {
 
     /// The planned graph as text, with a line for every segment: the nodes, by their position in
     /// execution order, that run as one operation of the engine; and for every chain: those that
-    /// run as one pass over memory.
+    /// run as one pass over memory. The last line has what kernels keep of weights.
     pub fn debug_str(&self) -> Result<String> {
         let instance = self.instances.first();
         let ready = self.ready(&mut instance.state.lock())?;
-        Ok(self.plan.debug_str(&ready.program.node_ranges(), &ready.program.chains()))
+        let mut text = self.plan.debug_str(&ready.program.node_ranges(), &ready.program.chains());
+        let kept = ready.program.steps.iter().filter_map(|step| step.kept.as_ref());
+        let bytes: usize = kept.map(|kept| kept.bytes()).sum();
+        if bytes > 0 {
+            text.push_str(&format!("Kept, made of weights: {bytes} bytes\n"));
+        }
+        Ok(text)
     }
 
     /// Calls `visit` with the states of operators that only this executor holds.

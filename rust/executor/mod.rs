@@ -23,6 +23,8 @@ pub mod imperative;
 pub mod inline;
 mod inputs;
 pub mod instance;
+#[cfg(test)]
+mod kept_tests;
 pub mod launch;
 mod on_device;
 pub mod operands;

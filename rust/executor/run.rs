@@ -278,11 +278,12 @@ impl Prepared<'_> {
         inputs: &[View],
         asked: &[OpReq],
         outputs: &[View],
+        around: Around<'_>,
     ) -> Result<()> {
         let Some(device) = self.computes_on() else {
-            return self.run_around(ctx, state, inputs, asked, outputs, Around::default());
+            return self.run_around(ctx, state, inputs, asked, outputs, around);
         };
-        let (attrs, req, memory, around) = (&*self.attrs, asked, None, Around::default());
+        let (attrs, req, memory) = (&*self.attrs, asked, None);
         let ctx = &OpContext { stream: Some(device.stream()), ..*ctx };
         self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, Some(device))
     }

@@ -7,6 +7,7 @@
 //! on the same arena, waits. Arrays bound from outside are ordered by their own variables.
 
 use super::arena::Memory;
+use super::chain::{self, Part};
 use super::concurrent;
 use super::order_steps::Ordered;
 use super::replay::{self, Run};
@@ -31,6 +32,8 @@ const MOST_ARRAYS: usize = MAX_VARIABLES / 2;
 pub struct Segment {
     /// In ascending order; one range unless the pass has callbacks.
     pub steps: Arc<[Range<usize>]>,
+    /// The same outside of training and in it, as chains and what is between them.
+    pub parts: [Arc<[Part]>; 2],
     pub device: Context,
     pub reads: Vec<Var>,
     /// Overwritten ones first.
@@ -264,6 +267,7 @@ impl Segmenter<'_> {
             runs: None,
             has_peers: false,
             name: self.name(&steps),
+            parts: [false, true].map(|is_train| chain::parts(self.steps, &ranges, is_train)),
             steps: ranges,
             reads,
             writes,

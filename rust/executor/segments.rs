@@ -95,8 +95,6 @@ pub struct Program {
     pub backward: Vec<Segment>,
     vars: Arc<SegmentVars>,
     any_random: bool,
-    /// Chains of steps run as one pass over memory.
-    has_chains: bool,
     /// The variables that the start of a pass of several segments writes.
     arenas: Vec<Var>,
     /// Owners of the memory behind the views.
@@ -150,7 +148,6 @@ impl Program {
             backward: Vec::new(),
             vars,
             any_random,
-            has_chains: chain::are_on(),
             arenas: Vec::new(),
             memory,
         };
@@ -186,41 +183,13 @@ impl Program {
     pub fn chains(&self) -> Vec<Range<usize>> {
         let is_train = !self.backward.is_empty();
         let segments = self.forward.iter().chain(&self.backward);
-        let parts =
-            segments.flat_map(|s| s.steps.iter()).flat_map(|r| self.parts(r.clone(), is_train));
-        parts.filter(|part| part.1).map(|(steps, _)| self.nodes(&steps)).collect()
+        let parts = segments.flat_map(|segment| segment.parts[usize::from(is_train)].iter());
+        parts.filter(|part| part.is_chain).map(|part| self.nodes(&part.steps)).collect()
     }
 
     fn nodes(&self, steps: &Range<usize>) -> Range<usize> {
         let node = |at: usize| self.steps[at].node as usize;
         node(steps.start)..node(steps.end - 1) + 1
-    }
-
-    /// Steps in their order, cut into chains, which come with `true`, and runs of single steps.
-    fn parts(
-        &self,
-        steps: Range<usize>,
-        is_train: bool,
-    ) -> impl Iterator<Item = (Range<usize>, bool)> {
-        let mut next = steps.start;
-        std::iter::from_fn(move || {
-            let start = next;
-            if !self.has_chains {
-                next = steps.end;
-            }
-            while next < steps.end {
-                let count = chain::length(&self.steps[next..steps.end], is_train);
-                let is_chain = count > 1;
-                if is_chain && next > start {
-                    break;
-                }
-                next += count;
-                if is_chain {
-                    return Some((start..next, true));
-                }
-            }
-            (start < next).then_some((start..next, false))
-        })
     }
 
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an
@@ -288,10 +257,11 @@ impl Program {
                 program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
-            let runs = segment.runs.clone();
+            let (parts, runs) =
+                (segment.parts[usize::from(run.is_train)].clone(), segment.runs.clone());
             Task::sync(move |rc| match &runs {
-                None => program.run_native(&steps, &run, rc.stream),
-                Some(runs) => program.run_recorded(runs, &run, rc.stream),
+                None => program.run_native(&parts, &run, rc),
+                Some(runs) => program.run_recorded(runs, &run, rc),
             })
         };
         rt.engine.push(task, push)

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place, Plan};
+use crate::kernels::kept::{Keeper, Kept};
 use crate::ndarray::NDArray;
 use crate::operator::{Body, CROSS_DEVICE_COPY, OpReq, OpState};
 use crate::tensor::View;
@@ -53,6 +54,37 @@ pub struct Step {
     pub role: Role,
     /// Whether it can compute its elements as they are asked for, outside of training and in it.
     pub has_parts: [bool; 2],
+    /// For what the kernel makes of its weights.
+    pub kept: Option<KeptInput>,
+}
+
+/// Weights that a step only reads, and what its kernel has made of them.
+pub struct KeptInput {
+    array: NDArray,
+    kept: Kept,
+}
+
+impl KeptInput {
+    /// A keeper for a run in which `replaced` may name another array, or `None` if nothing is to be
+    /// kept of the weights.
+    pub fn keeper(&self, replaced: Option<&NDArray>) -> Option<Keeper<'_>> {
+        let stamp = replaced.unwrap_or(&self.array).stamp()?;
+        Some(Keeper::new(&self.kept, stamp))
+    }
+
+    /// Gives up what is kept.
+    pub fn clear(&self) {
+        self.kept.clear();
+    }
+
+    /// Bytes of what is kept.
+    pub fn bytes(&self) -> usize {
+        self.kept.bytes()
+    }
+
+    pub fn array(&self) -> &NDArray {
+        &self.array
+    }
 }
 
 impl Step {
@@ -89,10 +121,12 @@ impl Step {
             outside: Vec::new(),
             role: Role::Alone,
             has_parts: [false; 2],
+            kept: None,
         };
         let mutated = op.mutates.to_vec(&node.attrs);
         step.inputs = step.lay_inputs(plan, memory, &mutated)?;
         step.outputs = step.lay_outputs(plan, memory)?;
+        step.kept = step.kept_input();
         step.crossing = crossing(plan, memory, n, &step.req)?;
         if step.crossing.is_none() {
             step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
@@ -158,6 +192,15 @@ impl Step {
             }
         }
         Ok(views.into())
+    }
+
+    /// The weights of which the kernel keeps what it makes, if they are an array from outside that
+    /// the step only reads.
+    fn kept_input(&self) -> Option<KeptInput> {
+        let at = self.prepared.kernel.keeps.filter(|_| self.device.is_host())?;
+        let (_, array) = self.outside.iter().find(|(i, _)| *i == at)?;
+        let is_written = self.writes.iter().any(|(written, _)| written.same_chunk(array));
+        (!is_written).then(|| KeptInput { array: array.clone(), kept: Kept::default() })
     }
 
     /// Returns true for a callback, which completes asynchronously.

@@ -13,6 +13,7 @@ pub mod fft;
 pub mod gemm;
 pub mod image;
 pub mod int8;
+pub mod kept;
 pub mod layer_norm;
 pub mod layout;
 pub mod linalg;

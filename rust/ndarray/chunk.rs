@@ -9,7 +9,7 @@ use crate::engine::Var;
 use crate::error::{Error, Result};
 use crate::storage::Pool;
 use std::any::Any;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Where the bytes of a chunk come from.
@@ -33,6 +33,8 @@ pub(super) struct Chunk {
     var: OnceLock<Var>,
     /// Flags: how the memory may be used; see `limits.rs`.
     pub limits: AtomicU8,
+    /// Completed writes that did not go through the engine, since the variable orders access.
+    pub own_writes: AtomicU64,
     /// For memory of a device: which of its work uses it.
     pub uses: Uses,
 }
@@ -72,6 +74,7 @@ impl Chunk {
                 latch: AccessLatch::default(),
                 var: OnceLock::new(),
                 limits: AtomicU8::new(0),
+                own_writes: AtomicU64::new(0),
                 uses: Uses::default(),
             });
             place.assume_init()

@@ -2,6 +2,7 @@
 //! when it has ended.
 
 use super::NDArray;
+use super::chunk::{Chunk, Memory};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,15 @@ const LENT: u8 = 4;
 const UNWRITTEN: u8 = 8;
 /// The memory is revoked when the callback has ended that was given it.
 const OPERAND: u8 = 16;
+
+impl Chunk {
+    /// Returns true if every write to the memory goes through the engine, or through arrays that
+    /// count it: its address was not given away.
+    pub(super) fn notes_writes(&self) -> bool {
+        let is_own = matches!(self.memory, Memory::Pooled(_));
+        is_own && self.limits.load(Ordering::Relaxed) & (LENT | OPERAND) == 0
+    }
+}
 
 impl NDArray {
     /// From now on writing to this array's memory is an error.

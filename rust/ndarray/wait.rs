@@ -5,7 +5,9 @@ use super::access_latch::AccessLatch;
 use super::device::HostCopy;
 use crate::engine::{Poll, Push, RunOn, Task};
 use crate::error::{Error, Result};
+use crate::kernels::kept::Stamp;
 use crate::tensor::View;
+use std::sync::atomic::Ordering;
 
 impl NDArray {
     /// Returns true if the engine orders this array, so that a wait may block.
@@ -16,6 +18,18 @@ impl NDArray {
     /// Completed writes that went through the engine.
     pub fn version(&self) -> u64 {
         self.chunk.known_var().map_or(0, |var| self.base().engine.version(var))
+    }
+
+    /// Names the contents for an operation that reads the array: equal stamps of arrays of one
+    /// shape and dtype mean equal contents. `None` if these may change without a trace.
+    pub fn stamp(&self) -> Option<Stamp> {
+        if !self.context().is_host() || !self.chunk.notes_writes() {
+            return None;
+        }
+        let var = self.chunk.known_var()?;
+        let version = self.base().engine.version(var);
+        let own = self.chunk.own_writes.load(Ordering::Acquire);
+        Some([var.id(), version, own, self.offset as u64])
     }
 
     /// Waits for earlier writes and raises their error if no wait has raised it yet.
@@ -79,7 +93,9 @@ impl NDArray {
             return f(&view);
         }
         self.wait_to_write(poll)?;
-        f(&view)?;
+        let written = f(&view);
+        self.chunk.own_writes.fetch_add(1, Ordering::Release);
+        written?;
         if self.is_whole() && self.readable().is_err() {
             // The bytes are good now: an empty operation that overwrites the variable says so.
             let writes = [self.var()];

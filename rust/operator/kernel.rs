@@ -8,6 +8,7 @@ use super::value::Value;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::kept::Keeper;
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -54,15 +55,15 @@ pub struct Call<'a> {
     pub outputs: &'a [View],
     /// For temporary space; `None` on the CPU.
     pub memory: Option<&'a dyn DeviceMemory>,
-    /// Work on the same elements; of kernels with [`Kernel::requests_elements`] or
-    /// [`Kernel::reports_elements`] only.
+    /// Of kernels that declare that they use it.
     pub around: Around<'a>,
 }
 
 /// Called with a range of elements, on any thread.
 pub type OnElements<'a> = &'a (dyn Fn(Range<usize>) + Sync);
 
-/// Work that a kernel has done while the elements that it concerns are in the cache.
+/// What a kernel may use beside its operands: work to be done while the elements that it concerns
+/// are in the cache, and what it has made of its weights in an earlier call.
 #[derive(Clone, Copy, Default)]
 pub struct Around<'a> {
     /// Makes elements of the first input, in its memory. The kernel requests each once, before it
@@ -72,6 +73,8 @@ pub struct Around<'a> {
     /// then neither reads nor writes that element of any input or output; but see
     /// [`Kernel::reads_to_the_end`].
     pub after: Option<OnElements<'a>>,
+    /// Keeps what the kernel makes of the input of [`Kernel::keeps`].
+    pub keeper: Option<Keeper<'a>>,
 }
 
 impl Around<'_> {
@@ -304,6 +307,9 @@ pub struct Kernel {
     pub reads_to_the_end: bool,
     /// For calls that compute each element of the first output from the same of the first input.
     pub in_parts: Option<InParts>,
+    /// An input of weights of which the kernel makes something that serves as long as they stay as
+    /// they are.
+    pub keeps: Option<usize>,
 }
 
 /// How a kernel computes elements as they are asked for, in any order and on any thread.
@@ -335,6 +341,7 @@ impl Kernel {
             reports_elements: None,
             reads_to_the_end: false,
             in_parts: None,
+            keeps: None,
         }
     }
 
@@ -375,6 +382,12 @@ impl Kernel {
     /// Declares that the kernel reads elements of its inputs after it has reported them.
     pub fn reads_to_the_end(mut self) -> Self {
         self.reads_to_the_end = true;
+        self
+    }
+
+    /// Declares that the kernel uses [`Around::keeper`] for what it makes of an input.
+    pub fn keeps_what_it_makes_of(mut self, input: usize) -> Self {
+        self.keeps = Some(input);
         self
     }
 

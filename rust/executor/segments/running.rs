@@ -2,22 +2,38 @@
 
 use super::{PassInfo, Program};
 use crate::cuda::Device;
-use crate::engine::OnComplete;
+use crate::engine::{OnComplete, RunContext};
 use crate::error::Result;
-use crate::executor::chain::{Chain, Link};
+use crate::executor::chain::{Chain, Link, Part};
 use crate::executor::on_device::complete;
 use crate::executor::replay::Run;
 use crate::executor::run::{PendingCallback, Running};
 use crate::executor::step::Step;
 use crate::executor::transfer::copy_between;
 use crate::kernels::copy::copy;
+use crate::kernels::kept::Keeper;
 use crate::ndarray::NDArray;
-use crate::operator::{Done, OpContext, OpReq, OwnedCall};
+use crate::operator::{Around, Done, OpContext, OpReq, OwnedCall};
 use crate::profiler::{Span, mode};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A keeper for what the kernel of a step makes of its weights: outside of training, and of bulks,
+/// in which what one function writes is not counted before the next one reads it.
+#[inline]
+fn keeper<'a>(step: &'a Step, run: &PassInfo, within: &RunContext) -> Option<Keeper<'a>> {
+    let kept = step.kept.as_ref()?;
+    if run.is_train {
+        kept.clear();
+        return None;
+    }
+    if within.is_bulk {
+        return None;
+    }
+    kept.keeper(run.places.of(kept.array()))
+}
 
 impl Program {
     fn context(&self, at: usize, run: &PassInfo, stream: Option<usize>) -> OpContext {
@@ -36,14 +52,14 @@ impl Program {
         &self,
         runs: &[Run],
         run: &PassInfo,
-        stream: Option<usize>,
+        within: &RunContext,
     ) -> Result<()> {
         let is_seen = self.is_seen();
         let is_fixed = run.places.is_empty() && !is_seen;
         for Run { steps, replay } in runs {
             if let Some(replay) = replay.as_ref().filter(|_| is_fixed) {
                 let mut recorded =
-                    steps.iter().map(|&i| (&self.steps[i], self.context(i, run, stream)));
+                    steps.iter().map(|&i| (&self.steps[i], self.context(i, run, within.stream)));
                 let first = &self.steps[steps[0]];
                 let issued = replay.issue(run.is_train, &mut recorded);
                 if issued.map_err(|e| self.place(first, e))? {
@@ -51,7 +67,7 @@ impl Program {
                     continue;
                 }
             }
-            self.run_singly(steps.iter().copied(), run, stream, is_seen)?;
+            self.run_singly(steps.iter().copied(), run, within, is_seen)?;
         }
         Ok(())
     }
@@ -67,19 +83,15 @@ impl Program {
 
     pub(super) fn run_native(
         &self,
-        steps: &[Range<usize>],
+        parts: &[Part],
         run: &PassInfo,
-        stream: Option<usize>,
+        within: &RunContext,
     ) -> Result<()> {
         let is_seen = self.is_seen();
-        for range in steps {
-            for (part, is_chain) in self.parts(range.clone(), run.is_train) {
-                let done = match is_chain && !is_seen {
-                    true => self.run_chain(part.clone(), run, stream)?,
-                    false => 0,
-                };
-                self.run_singly(part.start + done..part.end, run, stream, is_seen)?;
-            }
+        for Part { steps, is_chain } in parts {
+            let chained = *is_chain && !is_seen;
+            let done = if chained { self.run_chain(steps.clone(), run, within)? } else { 0 };
+            self.run_singly(steps.start + done..steps.end, run, within, is_seen)?;
         }
         Ok(())
     }
@@ -94,17 +106,18 @@ impl Program {
         &self,
         steps: impl IntoIterator<Item = usize>,
         run: &PassInfo,
-        stream: Option<usize>,
+        within: &RunContext,
         is_seen: bool,
     ) -> Result<()> {
         let is_plain = run.places.is_empty();
         for i in steps {
             let step = &self.steps[i];
-            let ctx = self.context(i, run, stream);
+            let ctx = self.context(i, run, within.stream);
+            let keeper = keeper(step, run, within);
             let _span = if is_seen { self.span(step) } else { None };
             match is_plain {
-                true => self.run_step(step, &ctx, &step.inputs, &step.outputs),
-                false => self.run_in_places(step, &ctx, run),
+                true => self.run_step(step, &ctx, (&step.inputs, &step.outputs), keeper),
+                false => self.run_in_places(step, &ctx, run, keeper),
             }
             .map_err(|e| self.place(step, e))?;
         }
@@ -114,23 +127,18 @@ impl Program {
     /// Runs as many of these steps as one chain as their operands allow, and returns their number;
     /// 0, and nothing was done, if that is not two.
     #[inline(never)]
-    fn run_chain(
-        &self,
-        steps: Range<usize>,
-        run: &PassInfo,
-        stream: Option<usize>,
-    ) -> Result<usize> {
+    fn run_chain(&self, steps: Range<usize>, run: &PassInfo, within: &RunContext) -> Result<usize> {
         let replaced: SmallVec<[_; 4]> =
             self.steps[steps.clone()].iter().map(|s| run.places.views(s)).collect::<Result<_>>()?;
         let links: SmallVec<[Link<'_>; 4]> = steps
             .zip(&replaced)
             .map(|(i, views)| {
-                let (step, ctx) = (&self.steps[i], self.context(i, run, stream));
+                let (step, ctx) = (&self.steps[i], self.context(i, run, within.stream));
                 let (inputs, outputs) = match views {
                     None => (&*step.inputs, &*step.outputs),
                     Some(views) => views.split_at(step.inputs.len()),
                 };
-                Link { step, ctx, inputs, outputs }
+                Link { step, ctx, inputs, outputs, keeper: keeper(step, run, within) }
             })
             .collect();
         let count = Chain(&links).sound_length();
@@ -143,13 +151,16 @@ impl Program {
     /// Runs a step on operands of which some are replaced. By itself, because the room for their
     /// views would cost every step of every run.
     #[inline(never)]
-    fn run_in_places(&self, step: &Step, ctx: &OpContext, run: &PassInfo) -> Result<()> {
+    fn run_in_places(
+        &self,
+        step: &Step,
+        ctx: &OpContext,
+        run: &PassInfo,
+        keeper: Option<Keeper<'_>>,
+    ) -> Result<()> {
         match run.places.views(step)? {
-            None => self.run_step(step, ctx, &step.inputs, &step.outputs),
-            Some(views) => {
-                let (inputs, outputs) = views.split_at(step.inputs.len());
-                self.run_step(step, ctx, inputs, outputs)
-            }
+            None => self.run_step(step, ctx, (&step.inputs, &step.outputs), keeper),
+            Some(views) => self.run_step(step, ctx, views.split_at(step.inputs.len()), keeper),
         }
     }
 
@@ -158,8 +169,8 @@ impl Program {
         &self,
         step: &Step,
         ctx: &OpContext,
-        inputs: &[View],
-        outputs: &[View],
+        (inputs, outputs): (&[View], &[View]),
+        keeper: Option<Keeper<'_>>,
     ) -> Result<()> {
         for (state, own) in &step.spared {
             match own.device()? {
@@ -169,7 +180,10 @@ impl Program {
         }
         let state = step.state.as_ref();
         match (&step.direct, &step.crossing) {
-            (Some(asked), _) => step.prepared.run_direct(ctx, state, inputs, asked, outputs),
+            (Some(asked), _) => {
+                let around = Around { keeper, ..Around::default() };
+                step.prepared.run_direct(ctx, state, inputs, asked, outputs, around)
+            }
             (None, Some((source, target))) => {
                 copy_between(source, target, step.req[0] == OpReq::Add)
             }

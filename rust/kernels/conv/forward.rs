@@ -4,7 +4,9 @@ use super::direct::Direct;
 use super::pack::pack;
 use super::winograd::{self, Geometry};
 use super::{Conv, Grid, depthwise, report};
+use crate::kernels::gemm::blocked::{self, Left};
 use crate::kernels::gemm::{Mat, Threads, gemm};
+use crate::kernels::kept::{Keeper, with_made};
 use crate::kernels::parallel::{OnElements, Shared, in_pool, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -16,7 +18,7 @@ const FILTERS: usize = 64;
 const REPORTED: usize = 1 << 14;
 
 /// Applies the filters to every image. Calls `done` with each element of `y` once, when it is
-/// finished and still in the cache.
+/// finished and still in the cache. What the algorithm makes of the filters is left with `keeper`.
 ///
 /// # Safety
 /// `x` is (batch, groups * in_c, input), `w` (groups * out_c, in_c, kernel), `y` (batch, groups *
@@ -29,17 +31,21 @@ pub unsafe fn forward<T: Real>(
     bias: Option<*const T>,
     y: *mut T,
     done: Option<OnElements<'_>>,
+    keeper: Option<Keeper<'_>>,
 ) {
     // SAFETY: promised by the caller.
     unsafe {
         if let Some(geometry) = Geometry::chosen::<T>(conv) {
-            winograd::forward(&geometry, x, w, bias, y, done);
+            winograd::forward(&geometry, x, w, bias, (y, done), keeper);
         } else if conv.is_depthwise() {
             depthwise::forward(conv, x, w, bias, y, done);
         } else if conv.has_single_taps() {
+            if suits_packing(conv) {
+                return pointwise_packed(conv, x, w, bias, (y, done), keeper);
+            }
             pointwise(conv, x, w, bias, y, done);
         } else if let Some(direct) = Direct::chosen(conv) {
-            direct.forward(x, w, bias, y, done);
+            direct.forward(x, w, bias, (y, done), keeper);
         } else {
             general(conv, x, w, bias, y, done);
         }
@@ -107,6 +113,63 @@ unsafe fn pointwise<T: Real>(
             report(done, i * m..(i + 1) * m, n, 0..n);
         }
     });
+}
+
+/// Positions of a plane from which on packed filters of one element are the faster ones.
+const PLANE: usize = 128;
+
+/// Whether filters of one element are packed, which few images read: once for as long as they stay
+/// as they are.
+fn suits_packing(conv: &Conv) -> bool {
+    conv.batch * conv.groups < 4
+        && conv.out_size() >= PLANE
+        && conv.in_c > 1
+        && (8..=blocked::BAND).contains(&conv.out_c)
+}
+
+/// As [`pointwise`], by the micro-kernel and with packed filters.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn pointwise_packed<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    (y, done): (*mut T, Option<OnElements<'_>>),
+    keeper: Option<Keeper<'_>>,
+) {
+    let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
+    let images = conv.batch * conv.groups;
+    let bias = bias.map(|b| Shared(b.cast_mut()));
+    let pack = |room: &mut [T]| {
+        for (g, to) in room.chunks_exact_mut(m * k).enumerate() {
+            // SAFETY: promised by the caller; the room is that of a group's filters.
+            unsafe {
+                let from = Mat::rows(w.add(g * m * k).cast_mut(), k);
+                blocked::pack_left((m, k), from, to.as_mut_ptr(), Threads::Pool);
+            }
+        }
+    };
+    with_made(keeper, conv.groups * m * k, pack, |packed| {
+        for i in 0..images {
+            let g = i % conv.groups;
+            // SAFETY: promised by the caller; every image and group has its own part of `y`.
+            unsafe {
+                let to = y.add(i * m * n);
+                let add = start(bias, g * m..(g + 1) * m, to, (n, n));
+                let left = Shared(packed.as_ptr().add(g * m * k).cast_mut());
+                with_columns(conv, x.add(i * k * conv.in_size()), Threads::Pool, |b| {
+                    let (a, b) = (Left::Packed(left), Mat::rows(b.cast_mut(), n));
+                    let c = Mat::rows(to, n);
+                    blocked::multiply_left((m, n, k), a, b, c, add, Threads::Pool);
+                });
+            }
+        }
+    });
+    if let Some(done) = done {
+        parallel_for(images * m * n, REPORTED, done);
+    }
 }
 
 /// Calls `f` with the elements that filters of one element read of an image and group.

@@ -1,6 +1,7 @@
 //! The convolution kernels against the scalar reference.
 
 use super::*;
+use crate::kernels::kept::{Keeper, Kept};
 use crate::kernels::naive::{close, noise};
 use crate::kernels::parallel::Shared;
 use crate::kernels::real::Real;
@@ -57,6 +58,23 @@ pub unsafe fn negated<T: Real>(y: *mut T, n: usize, run: impl FnOnce(OnElements<
     turn(0..n);
 }
 
+/// Whether calls that keep what they make of the filters, and those that find it, give the outputs
+/// `want` of a call that does not.
+///
+/// # Safety
+/// The operands have the extents of the convolution.
+pub unsafe fn keeps<T: Real>(conv: &Conv, x: &[T], w: &[T], bias: &[T], want: &[T]) -> bool {
+    let kept = Kept::default();
+    (0..3).all(|_| {
+        let keeper = Some(Keeper::new(&kept, [7; 4]));
+        let mut y = vec![T::of(9.0); want.len()];
+        let bias = (!bias.is_empty()).then_some(bias.as_ptr());
+        // SAFETY: promised by the caller.
+        unsafe { forward(conv, x.as_ptr(), w.as_ptr(), bias, y.as_mut_ptr(), None, keeper) };
+        y == want
+    })
+}
+
 fn check(conv: &Conv, seed: u64) -> bool {
     let filters = conv.groups * conv.out_c;
     let x = noise(conv.batch * conv.groups * conv.in_c * conv.in_size(), seed);
@@ -71,8 +89,12 @@ fn check(conv: &Conv, seed: u64) -> bool {
     // SAFETY: the buffers have the extents of the convolution.
     unsafe {
         negated(y.as_mut_ptr(), y.len(), |done| {
-            forward(conv, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr(), Some(done));
+            let y = y.as_mut_ptr();
+            forward(conv, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y, Some(done), None);
         });
+        if !keeps(conv, &x, &w, &bias, &y) {
+            return false;
+        }
         backward_data(conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
         backward_weight(conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
     }
@@ -121,7 +143,8 @@ fn threads_do_not_change_the_bits() {
     };
     let small = Conv { batch: 1, groups: 1, in_c: 70, out_c: 53, input: [1, 7, 6], ..base };
     let single = Conv { kernel: [1; 3], pad: [0; 3], ..small };
-    for conv in [base, small, single] {
+    let wide = Conv { input: [1, 17, 25], ..single };
+    for conv in [base, small, single, wide] {
         check_threads(&with_output(conv).unwrap());
     }
 }
@@ -135,7 +158,7 @@ fn check_threads(conv: &Conv) {
         let [mut y, mut dx, mut dw] = [dy.len(), x.len(), w.len()].map(|n| vec![9.0; n]);
         // SAFETY: the buffers have the extents of the convolution.
         unsafe {
-            forward(conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), None);
+            forward(conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), None, None);
             backward_data(conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
             backward_weight(conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
         }

@@ -20,7 +20,7 @@ const CHUNK: usize = 8;
 /// Minimum number of rows per task, as each packs its own columns.
 const ROWS: usize = 128;
 /// Rows that are packed at once, which bounds the buffer.
-const BAND: usize = 4096;
+pub const BAND: usize = 4096;
 
 /// How a product is cut into tasks; by extents only.
 struct Cut {
@@ -37,10 +37,54 @@ impl Cut {
             return Cut { columns: CHUNK.min(across) * width, panels };
         }
         let tasks = (work / TASK).clamp(TASKS, MANY_TASKS);
-        let chunk = across.div_ceil(tasks).clamp(1, CHUNK);
+        let chunk = even_chunk(across, across.div_ceil(tasks).clamp(1, CHUNK));
         let parts = tasks.div_ceil(across.div_ceil(chunk)).min(rows / ROWS).max(1);
         Cut { columns: chunk * width, panels: panels.div_ceil(parts) }
     }
+}
+
+/// A left operand.
+#[derive(Clone, Copy)]
+pub enum Left<T> {
+    Matrix(Mat<T>),
+    /// In the order of [`pack_left`].
+    Packed(Shared<T>),
+}
+
+/// Packs `a (m, k)`, slab by slab, into `m * k` elements at `to`.
+///
+/// # Safety
+/// Both have these extents and do not overlap.
+pub unsafe fn pack_left<T: Real>((m, k): (usize, usize), a: Mat<T>, to: *mut T, threads: Threads) {
+    let to = Shared(to);
+    for slab in slabs::<T>(k) {
+        // SAFETY: promised by the caller; slabs follow one another.
+        unsafe { pack_slab((m, slab.len()), a.at(0, slab.start), to.at(m * slab.start), threads) };
+    }
+}
+
+/// Packs the rows of one slab, which `a` begins with.
+///
+/// # Safety
+/// As [`pack_left`].
+unsafe fn pack_slab<T: Real>((m, terms): (usize, usize), a: Mat<T>, to: *mut T, threads: Threads) {
+    let (to, rows) = (Shared(to), RowPanels::new(m, T::kernels()));
+    let grain = (1usize << 15).div_ceil((terms * T::kernels().rows).max(1));
+    threads.split(rows.count(), grain, |panels| {
+        // SAFETY: promised by the caller; panels are apart.
+        unsafe { rows.pack(panels, a, terms, to.ptr()) };
+    });
+}
+
+/// The chunk of at most `most` panels, and at least half as many, that leaves two threads and four
+/// waiting least for the last one.
+fn even_chunk(across: usize, most: usize) -> usize {
+    let span = |chunk: usize, threads: usize| {
+        let (whole, rest) = (across / chunk, across % chunk);
+        whole.div_ceil(threads) * chunk + if whole % threads == 0 { rest } else { 0 }
+    };
+    let chunks = (most.div_ceil(2)..=most).rev();
+    chunks.min_by_key(|&chunk| span(chunk, 2) + 2 * span(chunk, 4)).unwrap_or(1)
 }
 
 /// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
@@ -59,18 +103,19 @@ pub unsafe fn multiply<T: Real>(
         // SAFETY: promised by the caller.
         unsafe {
             let size = (BAND.min(m - from), n, k);
-            multiply_band(size, a.at(from, 0), b, c.at(from, 0), add, threads);
+            let a = Left::Matrix(a.at(from, 0));
+            multiply_left(size, a, b, c.at(from, 0), add, threads);
         }
     }
 }
 
-/// Up to [`BAND`] rows of a product.
+/// As [`multiply`], of a matrix with up to [`BAND`] rows or of a packed one.
 ///
 /// # Safety
 /// As [`multiply`].
-unsafe fn multiply_band<T: Real>(
+pub unsafe fn multiply_left<T: Real>(
     (m, n, k): (usize, usize, usize),
-    a: Mat<T>,
+    a: Left<T>,
     b: Mat<T>,
     c: Mat<T>,
     add: bool,
@@ -84,13 +129,19 @@ unsafe fn multiply_band<T: Real>(
     let (across, down) = (n.div_ceil(cut.columns), rows.count().div_ceil(cut.panels));
     for slab in slabs::<T>(k) {
         let terms = slab.len();
-        with_scratch(m * terms, |packed: &mut [T]| {
-            let packed = Shared(packed.as_mut_ptr());
-            let grain = (1usize << 15).div_ceil((terms * kernels.rows).max(1));
-            threads.split(rows.count(), grain, |panels| {
-                // SAFETY: promised by the caller; panels are apart.
-                unsafe { rows.pack(panels, a.at(0, slab.start), terms, packed.ptr()) };
-            });
+        let room = if matches!(a, Left::Packed(_)) { 0 } else { m * terms };
+        with_scratch(room, |packed: &mut [T]| {
+            // SAFETY: promised by the caller.
+            let packed = unsafe {
+                match a {
+                    Left::Packed(packed) => Shared(packed.at(m * slab.start)),
+                    Left::Matrix(a) => {
+                        let to = packed.as_mut_ptr();
+                        pack_slab((m, terms), a.at(0, slab.start), to, threads);
+                        Shared(to)
+                    }
+                }
+            };
             threads.split(across * down, 1, |tasks| {
                 let room = packed_columns(kernels, terms, cut.columns.min(n));
                 with_scratch(room, |own: &mut [T]| {

@@ -3,13 +3,14 @@
 //! Large products are split on the pool's threads; inside an already split kernel ask for
 //! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
 //!
-//! The [micro-kernel](micro) multiplies large matrices and those with a transposed right operand,
-//! where it is up to four times faster than the crate `gemm`; for the rest the crate is level with
-//! it or faster (`cargo bench --bench kernels gemm`).
+//! The [micro-kernel](micro) multiplies large matrices, and those with a transposed or a packed
+//! operand, where it is up to four times faster than the crate `gemm`; for the rest the crate is
+//! level with it or faster (`cargo bench --bench kernels gemm`).
 
-mod blocked;
+pub mod blocked;
 pub mod micro;
 pub mod pack;
+pub mod packed;
 mod unpacked;
 pub mod vector;
 
@@ -99,6 +100,9 @@ const RUN: usize = 1024;
 /// From this many rows, columns and elements of `C` on, the micro-kernel is the faster one.
 const LARGE: usize = 512;
 const LARGE_AREA: usize = 1 << 20;
+/// Of few rows, it is from this many terms and columns and this large a right operand on.
+const VAST: usize = 768;
+const VAST_AREA: usize = 1_000_000;
 /// With fewer columns than this, most of a tile would be padding.
 const NARROW: usize = 32;
 /// Up to this many rows and from this many terms on, packing a transposed right operand costs more
@@ -120,8 +124,10 @@ pub unsafe fn gemm<T: Real>(
 ) {
     let is_transposed = b.row == 1;
     let is_large = m.min(n) >= LARGE && m.saturating_mul(n) >= LARGE_AREA;
+    let is_vast = k.min(n) >= VAST && k.saturating_mul(n) >= VAST_AREA;
+    let is_large = is_large || is_vast && (16..=FEW_ROWS).contains(&m);
     if c.col == 1 && k > 1 && ((is_transposed && m > 1) || is_large) {
-        let is_long = (8..=FEW_ROWS).contains(&m) && n >= m && k >= LONG;
+        let is_long = is_transposed && (8..=FEW_ROWS).contains(&m) && n >= m && k >= LONG;
         // SAFETY: promised by the caller.
         unsafe {
             if is_long {
@@ -266,7 +272,8 @@ mod tests {
     fn large_products_match_naive() {
         let many = [(1027, 1029, 2), (4999, LARGE + 1, 2)];
         let all = many.into_iter().flat_map(|s| (0..4).map(move |k| (s, k)));
-        for ((m, n, k), kind) in all.chain([((LARGE, 2 * LARGE, 200), 4)]) {
+        let few = [((17, 1003, 998), 0), ((64, 770, 1300), 5)];
+        for ((m, n, k), kind) in all.chain([((LARGE, 2 * LARGE, 200), 4)]).chain(few) {
             let [ta, tb, add] = [kind & 1 > 0, kind & 2 > 0, kind > 2];
             let (mut a, mut b) = (naive::noise(m * k, 1), naive::noise(k * n, 2));
             let ma = Mat::rows(a.as_mut_ptr(), if ta { m } else { k }).t_if(ta);

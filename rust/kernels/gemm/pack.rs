@@ -192,7 +192,7 @@ pub unsafe fn multiply_packed<T: Real>(
 /// # Safety
 /// `to` has this many elements.
 #[inline(always)]
-unsafe fn store<T: Real>(from: &[T], to: *mut T, add: bool) {
+pub unsafe fn store<T: Real>(from: &[T], to: *mut T, add: bool) {
     for (j, x) in from.iter().enumerate() {
         // SAFETY: promised by the caller.
         unsafe { *to.add(j) = if add { *to.add(j) + *x } else { *x } };

@@ -361,7 +361,7 @@ mod tests {
             let mut want = vec![0.0; y.len()];
             // SAFETY: as above.
             unsafe {
-                crate::kernels::conv::forward(&conv, fx.as_ptr(), fw.as_ptr(), Some(bias.as_ptr()), want.as_mut_ptr(), None);
+                crate::kernels::conv::forward(&conv, fx.as_ptr(), fw.as_ptr(), Some(bias.as_ptr()), want.as_mut_ptr(), None, None);
             }
             for (got, want) in y.iter().zip(&want) {
                 prop_assert!((f64::from(*got) - want).abs() < 0.25, "{got} {want}");

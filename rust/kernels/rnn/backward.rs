@@ -25,16 +25,40 @@ impl Layer<'_> {
         dw: &mut Weights<&mut [T]>,
     ) {
         self.check(w, dh, dc);
-        let (rows, hid, st) = (self.time * self.batch, self.hidden, self.state);
+        let (rows, st) = (self.time * self.batch, self.state);
         let (width, direct) = self.widths();
         assert!(rows == 0 || dout.all.len() >= (rows - 1) * dout.width + dout.first + st);
         assert!(dout.first + st <= dout.width);
         assert!(tape.gates.len() == rows * width && tape.states.len() == (rows + self.batch) * st);
-        let zeros = |n: usize| vec![T::zero(); n];
-        // Gradients before the activations, of the recurrent part of GRU's n, and of what was
-        // projected.
-        let (mut dg, mut dn) = (zeros(rows * width), zeros(rows * (width - direct)));
-        let mut projected = zeros(if w.projection.is_empty() { 0 } else { rows * st });
+        let sizes = [
+            rows * width,
+            rows * (width - direct),
+            if w.projection.is_empty() { 0 } else { rows * st },
+        ];
+        with_scratch(sizes.iter().sum(), |scratch: &mut [T]| {
+            if self.lengths.is_some() {
+                // The steps after the end of a sequence have no gradients.
+                scratch.fill(T::zero());
+            }
+            let (dg, rest) = scratch.split_at_mut(sizes[0]);
+            let (dn, projected) = rest.split_at_mut(sizes[1]);
+            let mut found = Found { dg, dn, projected };
+            self.run_back(w, tape, dout, (dh, dc), &mut found);
+            self.of_weights(x, w, tape, &mut found, (dx, dw));
+        });
+    }
+
+    /// Carries the gradients through all steps, and leaves those of every step in `found`.
+    fn run_back<T: Real>(
+        &self,
+        w: &Weights<&[T]>,
+        tape: &Tape<T>,
+        dout: Columns<&[T]>,
+        (dh, dc): (&mut [T], &mut [T]),
+        found: &mut Found<'_, T>,
+    ) {
+        let (rows, hid, st) = (self.time * self.batch, self.hidden, self.state);
+        let (width, direct) = self.widths();
         let steps = Steps {
             layer: self,
             gates: Panels::new((direct, st), (w.recurrent, false), rows),
@@ -47,9 +71,9 @@ impl Layer<'_> {
             dout_at: (dout.first, dout.width),
             dh: Shared(dh.as_mut_ptr()),
             dc: Shared(dc.as_mut_ptr()),
-            dg: Shared(dg.as_mut_ptr()),
-            dn: Shared(dn.as_mut_ptr()),
-            projected: Shared(projected.as_mut_ptr()),
+            dg: Shared(found.dg.as_mut_ptr()),
+            dn: Shared(found.dn.as_mut_ptr()),
+            projected: Shared(found.projected.as_mut_ptr()),
         };
         self.for_sequences(|block| {
             for t in (0..self.time).rev().map(|s| self.at(s)) {
@@ -57,10 +81,24 @@ impl Layer<'_> {
                 unsafe { steps.step(t, block.clone()) };
             }
         });
+    }
+
+    /// The gradients of data and weights, which are products and sums over all steps.
+    fn of_weights<T: Real>(
+        &self,
+        x: &[T],
+        w: &Weights<&[T]>,
+        tape: &Tape<T>,
+        found: &mut Found<'_, T>,
+        (dx, dw): (&mut [T], &mut Weights<&mut [T]>),
+    ) {
+        let (rows, hid, st) = (self.time * self.batch, self.hidden, self.state);
+        let (width, direct) = self.widths();
+        let Found { dg, dn, projected } = found;
         let (before, _) = self.around(0);
         let states = &tape.states[before * self.batch * st..];
-        multiply((rows, self.input, width), (&dg, false), (w.input, false), dx, true);
-        multiply((width, self.input, rows), (&dg, true), (x, false), dw.input, false);
+        multiply((rows, self.input, width), (dg, false), (w.input, false), dx, true);
+        multiply((width, self.input, rows), (dg, true), (x, false), dw.input, false);
         let (of_direct, of_new) = dw.recurrent.split_at_mut(direct * st);
         assert!(states.len() >= rows * st);
         let left = Mat::rows(dg.as_mut_ptr(), width).t();
@@ -69,11 +107,11 @@ impl Layer<'_> {
         // SAFETY: rows of `width` gates start with `direct` ones; `to` is a part of its own.
         unsafe { gemm((direct, st, rows), left, right, to, false, Threads::Pool) };
         if direct < width {
-            multiply((hid, st, rows), (&dn, true), (states, false), of_new, false);
+            multiply((hid, st, rows), (dn, true), (states, false), of_new, false);
         }
         if !w.projection.is_empty() {
             let projection = &mut *dw.projection;
-            multiply((st, hid, rows), (&projected, true), (&tape.full, false), projection, false);
+            multiply((st, hid, rows), (projected, true), (&tape.full, false), projection, false);
         }
         assert!(dw.input_bias.len() == width && dw.recurrent_bias.len() == width);
         // SAFETY: the gradients have `rows` rows of these widths.
@@ -83,6 +121,14 @@ impl Layer<'_> {
             sum_rows(dn.as_ptr(), rows, width - direct, dw.recurrent_bias[direct..].as_mut_ptr());
         }
     }
+}
+
+/// The gradients at every step: before the activations, of the recurrent part of GRU's n, and of
+/// what was projected.
+struct Found<'a, T> {
+    dg: &'a mut [T],
+    dn: &'a mut [T],
+    projected: &'a mut [T],
 }
 
 impl<T> Tape<T> {

@@ -210,27 +210,32 @@ impl Layer<'_> {
     fn begin<T: Real>(&self, x: &[T], w: &Weights<&[T]>) -> Tape<T> {
         let (rows, hid) = (self.time * self.batch, self.hidden);
         let (width, direct) = self.widths();
-        let zeros = |n: usize| vec![T::zero(); n];
-        let mut tape = Tape {
-            gates: zeros(rows * width),
-            inner: zeros(rows * (width - direct)),
-            states: zeros((rows + self.batch) * self.state),
-            cells: zeros((rows + self.batch) * self.cells()),
-            full: zeros(if w.projection.is_empty() { 0 } else { rows * hid }),
-        };
         let mut bias = w.input_bias[..width].to_vec();
         for (a, &b) in bias.iter_mut().zip(&w.recurrent_bias[..direct]) {
             *a += b;
         }
-        let inner = &w.recurrent_bias[direct..width];
-        // SAFETY: the parts have these numbers of rows and columns.
-        unsafe {
-            repeat_row(bias.as_ptr(), rows, width, tape.gates.as_mut_ptr());
-            repeat_row(inner.as_ptr(), rows, inner.len(), tape.inner.as_mut_ptr());
-        }
+        let zeros = |n: usize| vec![T::zero(); n];
+        let mut tape = Tape {
+            gates: repeated(&bias, rows),
+            inner: repeated(&w.recurrent_bias[direct..width], rows),
+            states: zeros((rows + self.batch) * self.state),
+            cells: zeros((rows + self.batch) * self.cells()),
+            full: zeros(if w.projection.is_empty() { 0 } else { rows * hid }),
+        };
         multiply((rows, width, self.input), (x, false), (w.input, true), &mut tape.gates, true);
         tape
     }
+}
+
+/// `rows` times the row, one after the other.
+fn repeated<T: Real>(row: &[T], rows: usize) -> Vec<T> {
+    let mut all = Vec::with_capacity(rows * row.len());
+    // SAFETY: the capacity is that of the rows, which are written whole.
+    unsafe {
+        repeat_row(row.as_ptr(), rows, row.len(), all.as_mut_ptr());
+        all.set_len(rows * row.len());
+    }
+    all
 }
 
 /// Addresses of a tape's parts, for tasks that write rows of their own.

@@ -79,7 +79,8 @@ pub fn operators() -> Vec<OpDef> {
             .kernel(
                 widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))
                     .reports_elements(reports)
-                    .reads_to_the_end(),
+                    .reads_to_the_end()
+                    .keeps_what_it_makes_of(1),
             )
     };
     vec![
@@ -233,11 +234,11 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
         // SAFETY: inference gave the views these extents; the output overlaps no input.
         unsafe {
             match room {
-                None => conv::forward(&conv, x, w, bias, y, call.around.after),
+                None => conv::forward(&conv, x, w, bias, y, call.around.after, call.around.keeper),
                 Some([x1, w1, y1]) => {
                     to_first(x, sx, x1);
                     to_first(w, sw, w1);
-                    conv::forward(&conv, x1, w1, bias, y1, None);
+                    conv::forward(&conv, x1, w1, bias, y1, None, call.around.keeper);
                     swap_inner(y1, sy, y);
                 }
             }

@@ -249,7 +249,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         grad: IMAGE,
         data: OUTPUT,
         // SAFETY: promised by the caller, with the output gradient as the image.
-        to_data: |conv, dy, w, dx| unsafe { conv::forward::<T>(conv, dy, w, None, dx, None) },
+        to_data: |conv, dy, w, dx| unsafe { conv::forward::<T>(conv, dy, w, None, dx, None, None) },
         // SAFETY: as above.
         to_weight: |conv, x, dy, dw| unsafe { conv::backward_weight::<T>(conv, dy, x, dw) },
     };

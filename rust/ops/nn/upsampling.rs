@@ -241,7 +241,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         // SAFETY: gradients have the extents of their inputs and overlap no input.
         unsafe {
             if call.req[0] != OpReq::Null {
-                conv::forward(&conv, dy.at(0), w, None, call.outputs[0].as_ptr(), None);
+                conv::forward(&conv, dy.at(0), w, None, call.outputs[0].as_ptr(), None, None);
             }
             if call.req[1] != OpReq::Null {
                 conv::backward_weight(&conv, dy.at(0), x, call.outputs[1].as_ptr());

@@ -7,6 +7,7 @@ use crate::kernels::conv::report;
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
+use crate::kernels::kept::{Keeper, with_made};
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -50,7 +51,7 @@ impl FilterRoom {
 }
 
 /// `y = conv(x, w) + b`, of which `done` is called with what is finished; the extents are those of
-/// [`super::super::forward`].
+/// [`super::super::forward`]. The transformed filters are left with `keeper`.
 ///
 /// # Safety
 /// As there.
@@ -59,8 +60,8 @@ pub unsafe fn forward<T: Real>(
     x: *const T,
     w: *const T,
     bias: Option<*const T>,
-    y: *mut T,
-    done: Option<OnElements<'_>>,
+    to: (*mut T, Option<OnElements<'_>>),
+    keeper: Option<Keeper<'_>>,
 ) {
     let depth = geometry.in_c * geometry.taps();
     // SAFETY: promised by the caller.
@@ -69,13 +70,13 @@ pub unsafe fn forward<T: Real>(
             geometry,
             x,
             bias,
-            (y, done),
+            to,
             |first, lanes, to| {
                 let from =
                     Mat { ptr: w.cast_mut().add(first * depth), row: 1, col: depth as isize };
                 copy_matrix((depth, lanes), from, Mat::rows(to, LANES));
             },
-            false,
+            (false, keeper),
         );
     }
 }
@@ -101,7 +102,7 @@ pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *cons
                     copy_matrix((taps, lanes), from, Mat::rows(to.add(o * taps * LANES), LANES));
                 }
             },
-            true,
+            (true, None),
         );
     }
 }
@@ -117,13 +118,13 @@ unsafe fn apply<T: Real>(
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
     gather: impl Fn(usize, usize, *mut T),
-    turned: bool,
+    (turned, keeper): (bool, Option<Keeper<'_>>),
 ) {
     let room = FilterRoom::new(geometry);
     let (x, y) = (Shared(x.cast_mut()), Shared(y));
     let bias = bias.map(|b| Shared(b.cast_mut()));
     let gather = AcrossThreads(gather);
-    with_scratch(room.len(), |filters: &mut [T]| {
+    let transform = |filters: &mut [T]| {
         let filters = Shared(filters.as_mut_ptr());
         parallel_for(room.blocks, 1, |blocks| {
             for block in blocks {
@@ -134,6 +135,9 @@ unsafe fn apply<T: Real>(
                 }
             }
         });
+    };
+    with_made(keeper, room.len(), transform, |filters| {
+        let filters = Shared(filters.as_ptr().cast_mut());
         let rows = task_rows(geometry);
         let (down, groups) = (geometry.all_rows().div_ceil(rows), room.blocks.div_ceil(GROUP));
         let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };

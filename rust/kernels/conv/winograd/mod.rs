@@ -25,6 +25,7 @@ pub mod transforms;
 mod weight;
 
 use super::Conv;
+use crate::kernels::kept::Keeper;
 use crate::kernels::parallel::OnElements;
 use crate::kernels::real::Real;
 use std::ops::Range;
@@ -203,14 +204,14 @@ pub unsafe fn forward<T: Real>(
     x: *const T,
     w: *const T,
     bias: Option<*const T>,
-    y: *mut T,
-    done: Option<OnElements<'_>>,
+    to: (*mut T, Option<OnElements<'_>>),
+    keeper: Option<Keeper<'_>>,
 ) {
     // SAFETY: promised by the caller.
     unsafe {
         match &geometry.phases {
-            Some(phases) => strided::forward((geometry, phases), x, w, bias, y, done),
-            None => forward::forward(geometry, x, w, bias, y, done),
+            Some(phases) => strided::forward((geometry, phases), x, w, bias, to, keeper),
+            None => forward::forward(geometry, x, w, bias, to, keeper),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use super::{Geometry, forward as whole, weight};
 use crate::kernels::conv::Conv;
+use crate::kernels::kept::Keeper;
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -225,8 +226,8 @@ pub unsafe fn forward<T: Real>(
     x: *const T,
     w: *const T,
     bias: Option<*const T>,
-    y: *mut T,
-    done: Option<OnElements<'_>>,
+    (y, done): (*mut T, Option<OnElements<'_>>),
+    keeper: Option<Keeper<'_>>,
 ) {
     let ([image, output, filters], plane) = (geometry.sizes(), phases.input[0] * phases.input[1]);
     with_scratch(filters + geometry.round::<T>() * image, |scratch: &mut [T]| {
@@ -244,7 +245,8 @@ pub unsafe fn forward<T: Real>(
                         done(e.start + first * output..e.end + first * output);
                     }
                 };
-                whole::forward(&round, to, filters, bias, y, done.and(Some(&moved)));
+                let done = done.map(|_| &moved as OnElements<'_>);
+                whole::forward(&round, to, filters, bias, (y, done), keeper);
             }
         }
     });

@@ -1,8 +1,10 @@
 //! The transformed convolution against the scalar reference, and its documented error bound.
 
 use super::*;
+use crate::dtype::Element;
 use crate::fork_join::tests::in_team;
 use crate::kernels::conv::tests::{naive, negated, with_output};
+use crate::kernels::kept::Kept;
 use crate::kernels::naive::{close, noise};
 use crate::kernels::real::Real;
 use proptest::prelude::*;
@@ -41,6 +43,11 @@ fn operands(conv: &Conv, seed: u64) -> [Vec<f64>; 3] {
     std::array::from_fn(|i| noise(sizes[i], seed ^ i as u64))
 }
 
+/// Values that can be compared, NaN among them.
+fn bits<T: Real>(values: &[T]) -> Vec<u64> {
+    values.iter().map(|x| Element::to_f64(*x).to_bits()).collect()
+}
+
 /// `(y, dx, dw)` without bias.
 fn transformed<T: Real>(conv: &Conv, x: &[T], w: &[T], dy: &[T]) -> [Vec<T>; 3] {
     let geometry = Geometry::of(conv).unwrap();
@@ -48,8 +55,15 @@ fn transformed<T: Real>(conv: &Conv, x: &[T], w: &[T], dy: &[T]) -> [Vec<T>; 3] 
     // SAFETY: the buffers have the extents of the convolution.
     unsafe {
         negated(y.as_mut_ptr(), y.len(), |done| {
-            forward(&geometry, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr(), Some(done));
+            forward(&geometry, x.as_ptr(), w.as_ptr(), None, (y.as_mut_ptr(), Some(done)), None);
         });
+        let kept = Kept::default();
+        for _ in 0..if conv.batch == 1 { 3 } else { 0 } {
+            let (mut again, keeper) = (vec![T::of(9.0); y.len()], Keeper::new(&kept, [7; 4]));
+            let to = (again.as_mut_ptr(), None);
+            forward(&geometry, x.as_ptr(), w.as_ptr(), None, to, Some(keeper));
+            assert_eq!(bits(&again), bits(&y), "kept filters change the outputs of {conv:?}");
+        }
         backward_data(&geometry, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
         backward_weight(&geometry, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
     }
@@ -93,7 +107,14 @@ fn a_bias_is_added_to_every_output() {
     let (geometry, mut y) = (Geometry::of(&conv).unwrap(), dy.clone());
     // SAFETY: the buffers have the extents of the convolution.
     unsafe {
-        forward(&geometry, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr(), None);
+        forward(
+            &geometry,
+            x.as_ptr(),
+            w.as_ptr(),
+            Some(bias.as_ptr()),
+            (y.as_mut_ptr(), None),
+            None,
+        );
     }
     let [mut want, ..] = naive(&conv, &x, &w, &dy);
     for (i, y) in want.iter_mut().enumerate() {

@@ -21,6 +21,7 @@ use crate::tensor::View;
 use crate::{param_enum, params, with_real};
 use run::{RecordedRun, differentiate, source};
 use std::any::Any;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -298,12 +299,14 @@ impl Rnn {
         // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
         unsafe {
             let source = source::<T>(&self.param, run.ctx, &inputs);
-            let (made, results) = source.run();
+            let is_wanted = |i: usize| run.req.get(i).is_some_and(|r| *r != OpReq::Null);
+            let last = is_wanted(0).then(|| run.out_data[0].slice_mut::<T>());
+            let (made, results) = source.run(last);
             let made = run.ctx.need_grad.then(|| Arc::new(made) as Arc<dyn Any + Send + Sync>);
             *self.kept.lock() = Kept { key: run.ctx.random, run: made };
-            for (i, values) in [results.out, results.states, results.cells].iter().enumerate() {
-                if run.req.get(i).is_some_and(|r| *r != OpReq::Null) {
-                    run.out_data[i].slice_mut::<T>().copy_from_slice(values);
+            for (i, values) in [(1, results.states), (2, results.cells)] {
+                if is_wanted(i) {
+                    run.out_data[i].slice_mut::<T>().copy_from_slice(&values);
                 }
             }
         }
@@ -320,17 +323,24 @@ impl Rnn {
                 kept.run.clone().and_then(|run| run.downcast::<RecordedRun<T>>().ok())
             };
             // A run that kept nothing is repeated.
-            let made = kept.unwrap_or_else(|| Arc::new(source.run().0));
-            let head = |i: usize, n: usize| match run.out_grad.get(i).copied().flatten() {
-                Some(view) => view.slice::<T>().to_vec(),
-                None => vec![T::zero(); n],
+            let made = kept.unwrap_or_else(|| Arc::new(source.run(None).0));
+            let head = |i: usize| run.out_grad.get(i).copied().flatten().map(|v| v.slice::<T>());
+            let of_state = |i: usize, n: usize| head(i).map_or(vec![T::zero(); n], <[T]>::to_vec);
+            let (dh, dc) = (of_state(1, source.state.len()), of_state(2, source.cell.len()));
+            let is_wanted = |i: usize| run.req.get(i).is_some_and(|r| *r != OpReq::Null);
+            let mut unwanted = Vec::new();
+            let dw = if is_wanted(1) {
+                run.in_grad[1].slice_mut::<T>()
+            } else {
+                unwanted.resize(inputs[1].size(), T::zero());
+                &mut unwanted
             };
-            let (dh, dc) = (head(1, source.state.len()), head(2, source.cell.len()));
-            let found = differentiate(&source, &made, head(0, 0), dh, dc);
+            let dout = Cow::Borrowed(head(0).unwrap_or_default());
+            let [dx, dh, dc] = differentiate(&source, &made, dout, dh, dc, dw);
             let lstm = self.param.mode == RnnMode::Lstm;
-            for (i, values) in found.iter().enumerate() {
-                if run.req.get(i).is_some_and(|r| *r != OpReq::Null) && (i < 3 || lstm) {
-                    run.in_grad[i].slice_mut::<T>().copy_from_slice(values);
+            for (i, values) in [(0, dx), (2, dh), (3, dc)] {
+                if is_wanted(i) && (i < 3 || lstm) {
+                    run.in_grad[i].slice_mut::<T>().copy_from_slice(&values);
                 }
             }
             let last = run.in_grad.len() - 1;

@@ -8,6 +8,7 @@ use crate::kernels::rnn::{Columns, Layer, Tape, Weights};
 use crate::operator::{OpContext, RandomKey};
 use crate::tensor::View;
 use crate::with_dtype;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// The operands of a run, as slices.
@@ -65,9 +66,8 @@ pub struct RecordedRun<T> {
     tapes: Vec<Tape<T>>,
 }
 
-/// The outputs and final states of a forward run.
+/// The final states of a forward run.
 pub struct Results<T> {
-    pub out: Vec<T>,
     pub states: Vec<T>,
     pub cells: Vec<T>,
 }
@@ -115,7 +115,8 @@ impl<T: Real> Source<'_, T> {
         }
     }
 
-    pub fn run(&self) -> (RecordedRun<T>, Results<T>) {
+    /// Runs over all layers; `last` is where the outputs of the last one go, if they are wanted.
+    pub fn run(&self, mut last: Option<&mut [T]>) -> (RecordedRun<T>, Results<T>) {
         let (ranges, _) = self.param.ranges(self.first);
         let (dirs, st, hid) = (self.param.directions(), self.param.state(), self.param.hidden());
         let mut run = RecordedRun { inputs: Vec::new(), tapes: Vec::new() };
@@ -123,44 +124,56 @@ impl<T: Real> Source<'_, T> {
         let mut out = Vec::new();
         for layer in 0..self.param.layers() {
             if layer > 0 {
-                let mut x = out;
+                let mut x = std::mem::take(&mut out);
                 self.drop(layer, &mut x);
                 run.inputs.push(x);
             }
             let x = run.inputs.last().map_or(self.x, |x| x);
-            out = vec![T::zero(); self.time * self.batch * dirs * st];
+            let is_last = layer + 1 == self.param.layers();
+            let all = match last.as_deref_mut().filter(|_| is_last) {
+                Some(last) => last,
+                None => {
+                    out = vec![T::zero(); self.time * self.batch * dirs * st];
+                    &mut out
+                }
+            };
             for d in 0..dirs {
                 let at = layer * dirs + d;
                 let n = self.batch * st;
                 let h = &mut states[at * n..(at + 1) * n];
                 let n = self.batch * hid;
                 let c = cells.get_mut(at * n..(at + 1) * n).unwrap_or_default();
-                let to = Columns { all: &mut out[..], first: d * st, width: dirs * st };
+                let to = Columns { all: &mut *all, first: d * st, width: dirs * st };
                 run.tapes.push(self.layer(at).forward(x, &self.weights(&ranges[at]), h, c, to));
             }
         }
-        (run, Results { out, states, cells })
+        (run, Results { states, cells })
     }
 }
 
-/// Gradients of data, parameters, state and state_cell from those of the outputs.
+/// Gradients of data, state and state_cell from those of the outputs; those of the parameters are
+/// written to `dw`.
 pub fn differentiate<T: Real>(
     source: &Source<'_, T>,
     run: &RecordedRun<T>,
-    mut dout: Vec<T>,
+    mut dout: Cow<'_, [T]>,
     mut dh: Vec<T>,
     mut dc: Vec<T>,
-) -> [Vec<T>; 4] {
+    dw: &mut [T],
+) -> [Vec<T>; 3] {
     let param = source.param;
     let (ranges, total) = param.ranges(source.first);
     let (dirs, st, hid) = (param.directions(), param.state(), param.hidden());
-    let mut dw = vec![T::zero(); total];
+    assert_eq!(dw.len(), total);
+    if source.time * source.batch == 0 {
+        dw.fill(T::zero());
+    }
     for layer in (0..param.layers()).rev() {
         let x = if layer == 0 { source.x } else { &run.inputs[layer - 1] };
         let mut dx = vec![T::zero(); x.len()];
         for d in 0..dirs {
             let at = layer * dirs + d;
-            let mut grads = parts_mut(&mut dw, &ranges[at]);
+            let mut grads = parts_mut(dw, &ranges[at]);
             let (n, m) = (source.batch * st, source.batch * hid);
             source.layer(at).backward(
                 x,
@@ -174,9 +187,9 @@ pub fn differentiate<T: Real>(
             );
         }
         source.drop(layer, &mut dx);
-        dout = dx;
+        dout = Cow::Owned(dx);
     }
-    [dout, dw, dh, dc]
+    [dout.into_owned(), dh, dc]
 }
 
 /// The parts of a layer in the parameter vector; they follow one another in the order of the
