@@ -78,7 +78,7 @@ const UNNAMED: [[&str; 8]; 2] = [
 
 /// The name of tensor `i` of a call with this many inputs, which come first; as conditions of
 /// kernels know it.
-fn name_of<'a>(names: [&'a [String]; 2], inputs: usize, i: usize) -> &'a str {
+fn name_of(names: [&[String]; 2], inputs: usize, i: usize) -> &str {
     let (side, at) = if i < inputs { (0, i) } else { (1, i - inputs) };
     match names[side].get(at) {
         Some(name) => name,
