@@ -18,8 +18,9 @@ Notes
 -----
 ``data`` is int8 or uint8, ``weight`` and ``bias`` int8, each with its range (see `quantize`). A
 unit of the sums is the product of the units of data and weight, and ``min_output`` and
-``max_output`` say so; the bias is rounded to that unit. Sums beyond int32 wrap, which takes more
-than 65,000 inputs. Shapes are those of `FullyConnected`. There is no gradient.
+``max_output`` say so; the bias is rounded to that unit. Where the bias would be beyond int32, since
+the ranges of data and weight are as small as that, the unit is greater. Sums beyond int32 wrap,
+which takes more than 65,000 inputs. Shapes are those of `FullyConnected`. There is no gradient.
 
 Examples
 --------
@@ -134,45 +135,61 @@ fn infer_type(
     Ok(inputs[0].is_some())
 }
 
-/// The unit of the sums, and the bias in it.
-fn sums(call: &Call<'_>) -> (f64, Vec<i32>) {
+/// Writes the sums, which `kernel` makes of where those of each of the channels begin, and their
+/// range. `depth` products make a sum; `inner` sums of a channel follow one another.
+fn run(call: &Call<'_>, depth: usize, inner: usize, kernel: impl FnOnce(&[i32])) {
     let operands = call.inputs.len() / 3;
     let range = |i: usize| Range::of_inputs(call, operands + 2 * i);
     let unit = range(0).unit(call.inputs[0].dtype()) * range(1).unit(DType::I8);
-    if operands < 3 || unit == 0.0 {
-        return (unit, Vec::new());
+    let finish = |unit, start: &[i32]| {
+        Range::of_unit(unit, DType::I32).write(call);
+        if call.req[0] != OpReq::Null {
+            kernel(start);
+        }
+    };
+    if operands < 3 {
+        return finish(unit, &[]);
     }
-    let factor = range(2).unit(DType::I8) / unit;
+    let bias_unit = range(2).unit(DType::I8);
     // SAFETY: an input is not written while the kernel runs.
     let bias = unsafe { call.inputs[2].slice::<i8>() };
-    (unit, bias.iter().map(|&b| nearest(f64::from(b) * factor)).collect())
+    let most = unit * levels(DType::U8) * levels(DType::I8) * depth as f64 + range(2).magnitude();
+    if most <= unit * levels(DType::I32) {
+        let start = |&b: &i8| nearest(f64::from(b) * (bias_unit / unit));
+        return finish(unit, &bias.iter().map(start).collect::<Vec<i32>>());
+    }
+    // So small are the numbers of data or weight that the bias is beyond int32 in their unit.
+    let coarse = most / levels(DType::I32);
+    finish(coarse, &[]);
+    if call.req[0] != OpReq::Null && coarse > 0.0 && !bias.is_empty() && inner > 0 {
+        // SAFETY: the output is ours to write.
+        let y = unsafe { call.outputs[0].slice_mut::<i32>() };
+        for (i, y) in y.iter_mut().enumerate() {
+            let bias = f64::from(bias[i / inner % bias.len()]) * bias_unit;
+            *y = nearest((f64::from(*y) * unit + bias) / coarse);
+        }
+    }
 }
 
 fn fully_connected(call: &Call<'_>) -> Result<()> {
-    let (unit, start) = sums(call);
-    Range::of_unit(unit, DType::I32).write(call);
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
     let (x, w) = (&call.inputs[0], &call.inputs[1]);
     let (rows, width, hidden) = fully_connected::extents(call.attrs, x, w);
     let (w, y) = (w.as_ptr::<i8>(), call.outputs[0].as_ptr::<i32>());
     let extents = (rows, hidden, width);
-    // SAFETY: inference gave the views these extents; the output overlaps no input.
-    with_byte!(x.dtype(), T => unsafe { int8::linear(extents, x.as_ptr::<T>(), w, &start, y) });
+    run(call, width, 1, |start| {
+        // SAFETY: inference gave the views these extents; the output overlaps no input.
+        with_byte!(x.dtype(), T => unsafe { int8::linear(extents, x.as_ptr::<T>(), w, start, y) });
+    });
     Ok(())
 }
 
 fn conv(call: &Call<'_>) -> Result<()> {
-    let (unit, start) = sums(call);
-    Range::of_unit(unit, DType::I32).write(call);
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
     let x = &call.inputs[0];
     let (_, conv) = convolution::geometry(call.attrs, x, &call.outputs[0])?;
     let (w, y) = (call.inputs[1].as_ptr::<i8>(), call.outputs[0].as_ptr::<i32>());
-    // SAFETY: as above.
-    with_byte!(x.dtype(), T => unsafe { int8::convolve(&conv, x.as_ptr::<T>(), w, &start, y) });
+    run(call, conv.depth(), conv.out_size(), |start| {
+        // SAFETY: as above.
+        with_byte!(x.dtype(), T => unsafe { int8::convolve(&conv, x.as_ptr::<T>(), w, start, y) });
+    });
     Ok(())
 }
