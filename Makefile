@@ -54,7 +54,7 @@ demo: $(VENV)/.demo ## build for speed, train LeNet with a user-written operator
 test: test-rust test-python ## all tests: Rust without Python, then pytest (-j2: at the same time)
 
 # A cargo or another make that starts here has no part in the jobs of this make.
-ALONE := env -u MAKEFLAGS -u MAKELEVEL
+ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
 test-rust:
 	$(ALONE) cargo test --no-default-features --quiet
