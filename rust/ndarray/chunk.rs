@@ -81,6 +81,11 @@ impl Chunk {
         }
     }
 
+    /// Returns true for memory of the storage pool, which nothing outside knows.
+    pub fn is_pooled(&self) -> bool {
+        matches!(self.memory, Memory::Pooled(_))
+    }
+
     /// An error if the memory was revoked.
     #[inline]
     pub fn usable(&self) -> Result<()> {

@@ -2,7 +2,6 @@
 //! when it has ended.
 
 use super::NDArray;
-use super::chunk::{Chunk, Memory};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,16 +17,14 @@ const UNWRITTEN: u8 = 8;
 /// The memory is revoked when the callback has ended that was given it.
 const OPERAND: u8 = 16;
 
-impl Chunk {
+impl NDArray {
     /// Returns true if every write to the memory goes through the engine, or through arrays that
     /// count it: its address was not given away.
     pub(super) fn notes_writes(&self) -> bool {
-        let is_own = matches!(self.memory, Memory::Pooled(_));
-        is_own && self.limits.load(Ordering::Relaxed) & (LENT | OPERAND) == 0
+        let is_given_away = self.chunk.limits.load(Ordering::Relaxed) & (LENT | OPERAND) != 0;
+        self.chunk.is_pooled() && !is_given_away
     }
-}
 
-impl NDArray {
     /// From now on writing to this array's memory is an error.
     pub fn forbid_writing(&self) {
         self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);

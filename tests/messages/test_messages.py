@@ -53,7 +53,7 @@ MESSAGES = {
     ),
     "range": (
         lambda: mx.nd.Dropout(ones((2,)), p=1.5),
-        "Dropout: invalid p '1.5': expected 0 to 1\np: ",
+        "Dropout: invalid p '1.5': expected 0 to 1 (Probability",
     ),
     "text for a tuple": (
         lambda: mx.nd.sum(ones((2,)), axis="two"),
