@@ -3,14 +3,6 @@
 
 #include "order.cu"
 
-template <class C> __device__ C exp_of(C x) {
-  if constexpr (sizeof(C) == 4) return expf(x);
-  else return exp(x);
-}
-template <class C> __device__ C log_of(C x) {
-  if constexpr (sizeof(C) == 4) return logf(x);
-  else return log(x);
-}
 template <class C> __device__ C lower_of(C a, C b) { return b < a || a != a ? b : a; }
 template <class C> __device__ C upper_of(C a, C b) { return b > a || a != a ? b : a; }
 

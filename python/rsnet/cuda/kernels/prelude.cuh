@@ -65,6 +65,12 @@ template <class T, class V> __device__ inline T convert(V x) {
   else return (T)x;
 }
 
+// Functions of the standard library by one name in single and double precision.
+__device__ inline float exp_of(float x) { return expf(x); }
+__device__ inline double exp_of(double x) { return exp(x); }
+__device__ inline float log_of(float x) { return logf(x); }
+__device__ inline double log_of(double x) { return log(x); }
+
 // Writes an element, or adds to it.
 template <class T, class V> __device__ inline void store(T *at, V value, int add) {
   if (!add) *at = convert<T>(value);

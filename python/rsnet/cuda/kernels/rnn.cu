@@ -10,8 +10,6 @@
 
 enum { RELU, TANH, LSTM, GRU };
 
-__device__ inline float exp_of(float x) { return expf(x); }
-__device__ inline double exp_of(double x) { return exp(x); }
 __device__ inline float tanh_of(float x) { return tanhf(x); }
 __device__ inline double tanh_of(double x) { return tanh(x); }
 template <class C> __device__ inline C sigmoid_of(C x) { return (C)1 / ((C)1 + exp_of(-x)); }

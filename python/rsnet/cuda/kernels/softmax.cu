@@ -6,15 +6,6 @@ __device__ inline Index row_start(Index r, Index length, Index inner) {
   return r / inner * inner * length + r % inner;
 }
 
-template <class C> __device__ C exp_of(C x) {
-  if constexpr (sizeof(C) == 4) return expf(x);
-  else return exp(x);
-}
-template <class C> __device__ C log_of(C x) {
-  if constexpr (sizeof(C) == 4) return logf(x);
-  else return log(x);
-}
-
 // How many of a row's elements count: all, or as many as its number in `lengths`, whole numbers of
 // 64 bits if `wide`, else of 32.
 __device__ inline Index counted(const void *lengths, int wide, Index row, Index length) {
