@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # Tests and lints use the profile that compiles fast; what users run is built with `release`.
 PROFILE ?= fast
 FUZZ_CASES ?= 20000
+# Processes among which the tests of Python are shared out.
+PYTEST_JOBS ?= 2
 export VIRTUAL_ENV := $(VENV)
 unexport CONDA_PREFIX
 # Python keeps what it compiled of the package and the tests, some seconds of every run.
@@ -71,7 +73,7 @@ memcheck: ## the engine's tests under valgrind: what is read after its end or be
 		test --no-default-features --quiet --test rust engine -- --test-threads=1 --skip million --skip fork
 
 test-python: build
-	$(ALONE) $(BIN)/python -m pytest -q --durations=25 $(PYTEST_ARGS)
+	$(ALONE) $(BIN)/python -m pytest -q --durations=25 -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 test-fast: build ## the tests that start no processes and are quick (under a minute)
 	$(BIN)/python -m pytest -q -m "not process and not slow" $(PYTEST_ARGS)

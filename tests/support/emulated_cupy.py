@@ -13,10 +13,11 @@ import numpy as np
 
 
 class _State:
-    """What is current: a stack of devices and one of streams."""
+    """What is current, a stack of devices and one of streams; and what copies to devices read."""
 
     devices = []
     streams = []
+    sources = []
 
 
 def _call(name, *arguments):
@@ -140,7 +141,9 @@ def array(values):
     values = np.ascontiguousarray(values)
     length, at = ctypes.c_size_t(made.nbytes), values.ctypes.data_as(ctypes.c_void_p)
     _call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(made.data.ptr), at, length, _stream())
-    made.source = values  # until the copy is done
+    # A driver reads pageable memory before it returns; the emulated one reads it later, perhaps
+    # after the last reference to `made`.
+    _State.sources.append(values)
     return made
 
 
