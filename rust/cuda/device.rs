@@ -15,7 +15,7 @@ use super::memory::{DeviceMemory, PinnedMemory};
 use super::primary::Primary;
 use super::stream::{From, Poll, Stream, Then, Ticket};
 use crate::context::Context;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::lock::Held;
 use crate::profiler::Recorder;
 use crate::storage::{Block, Pool};
@@ -79,7 +79,7 @@ impl Device {
         let compute = Stream::new(&primary, &fault, None)?;
         let copies = Stream::new(&primary, &fault, Some(compute.clone()))?;
         let memory = DeviceMemory { id, primary: primary.clone(), compute: compute.clone() };
-        let pinned = PinnedMemory { id, primary: primary.clone() };
+        let pinned = PinnedMemory { id, primary: primary.clone(), copies: copies.clone() };
         Ok(Device {
             blas: OnceLock::new(),
             workspace: OnceLock::new(),
@@ -248,14 +248,9 @@ impl Device {
         self.fault.check().err()
     }
 
-    /// The error of a call that the driver refused: the fault behind it, if there is one.
     #[cold]
     fn failed(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::Memory && self.primary.enter().is_ok() {
-            self.compute.settle();
-            self.copies.settle();
-        }
-        self.fault().unwrap_or_else(|| self.primary.place(error))
+        self.copies.explain(error)
     }
 
     /// Issues a copy after what `after` covers of the work on this device; the ticket is one of

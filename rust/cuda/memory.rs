@@ -24,6 +24,7 @@ pub struct DeviceMemory {
 pub struct PinnedMemory {
     pub id: i32,
     pub primary: Arc<Primary>,
+    pub copies: Arc<Stream>,
 }
 
 impl Primary {
@@ -51,9 +52,10 @@ impl Source for DeviceMemory {
     fn allocate(&self, bytes: usize) -> Result<*mut u8> {
         let place = |at: &mut usize| (at as *mut usize).cast::<u64>();
         // SAFETY: a place for the answer, in a context; addresses have 64 bits.
-        self.primary.allocate("cuMemAlloc", |at| unsafe {
+        let made = self.primary.allocate("cuMemAlloc", |at| unsafe {
             (self.primary.driver.mem_alloc)(place(at), bytes)
-        })
+        });
+        made.map_err(|e| self.compute.explain(e))
     }
 
     fn ticket(&self) -> u64 {
@@ -83,9 +85,10 @@ impl Source for PinnedMemory {
     fn allocate(&self, bytes: usize) -> Result<*mut u8> {
         let place = |at: &mut usize| (at as *mut usize).cast();
         // SAFETY: a place for the answer, in a context.
-        self.primary.allocate("cuMemHostAlloc", |at| unsafe {
+        let made = self.primary.allocate("cuMemHostAlloc", |at| unsafe {
             (self.primary.driver.mem_host_alloc)(place(at), bytes, PORTABLE)
-        })
+        });
+        made.map_err(|e| self.copies.explain(e))
     }
 
     unsafe fn free(&self, ptr: *mut u8, _: usize) {

@@ -18,7 +18,7 @@ use super::driver::{Driver, NOT_READY, Status};
 use super::fault::Fault;
 use super::library::{Handle, Shared};
 use super::primary::Primary;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Guard, Held, Lock};
 use crate::storage::Block;
 use smallvec::SmallVec;
@@ -346,8 +346,19 @@ impl Stream {
         self.fault.check()
     }
 
+    /// The error of a call that the driver refused: the fault behind it, if there is one.
+    #[cold]
+    pub fn explain(self: &Arc<Self>, refusal: Error) -> Error {
+        if refusal.kind() != ErrorKind::Memory && self.primary.enter().is_ok() {
+            // The one to blame first, so that the fault is found at the work that caused it.
+            self.blames.iter().for_each(Stream::settle);
+            self.settle();
+        }
+        self.fault.check().err().unwrap_or_else(|| self.primary.place(refusal))
+    }
+
     /// Waits until everything that was issued is done or has failed.
-    pub fn settle(self: &Arc<Self>) {
+    fn settle(self: &Arc<Self>) {
         let _ = self.wait_for_mark(self.issued.load(Ordering::Acquire), &mut || Ok(()));
     }
 
