@@ -151,7 +151,6 @@ def test_a_wrong_answer_is_refused():
     "value",
     [2, 2.0, np.float64(2), [2, 2, 2], np.full(3, 2.0), np.full(3, 2), lambda: nd.full((3,), 2),
      lambda: nd.full((3,), 2, dtype="float64"), False],
-    ids=repr,
 )  # fmt: skip
 def test_what_can_be_written_can_be_added(views, value):
     value = value() if callable(value) else value
