@@ -161,10 +161,10 @@ impl<'a> Link<'a> {
         self.inputs.iter().chain(self.written())
     }
 
-    fn run(&self, around: Around<'_>) -> Result<()> {
+    fn run(&self, around: &Around<'_>) -> Result<()> {
         let (step, ctx) = (self.step, &self.ctx);
         let (inputs, asked, outputs) = (self.inputs, self.asked(), self.outputs);
-        let around = Around { keeper: self.keeper, ..around };
+        let around = &Around { keeper: self.keeper, ..*around };
         step.prepared.run_around(ctx, step.state.as_ref(), inputs, asked, outputs, around)
     }
 
@@ -181,7 +181,7 @@ impl<'a> Link<'a> {
             req: self.asked(),
             outputs: self.outputs,
             memory: None,
-            around: Around::default(),
+            around: Around::NONE,
         };
         (parts.run)(&call, with)
     }
@@ -191,7 +191,7 @@ impl<'a> Link<'a> {
         let part = |view: &View| view.elements(elements.clone());
         let inputs: SmallVec<[View; 4]> = self.inputs.iter().map(part).collect();
         let outputs: SmallVec<[View; 2]> = self.outputs.iter().map(part).collect();
-        Link { inputs: &inputs, outputs: &outputs, keeper: None, ..*self }.run(Around::default())
+        Link { inputs: &inputs, outputs: &outputs, keeper: None, ..*self }.run(Around::NONE)
     }
 }
 
@@ -287,7 +287,7 @@ fn run_blocks<'s>(n: usize, whole: Option<&'s Link<'s>>, on_block: OnBlock<'_, '
             Role::Ends(_) => Around { before: Some(&on), ..Around::default() },
             _ => Around { after: Some(&on), ..Around::default() },
         };
-        link.run(around).map_err(|e| (link.step, e))?;
+        link.run(&around).map_err(|e| (link.step, e))?;
         if done.load(Ordering::Relaxed) != n {
             let text = format!("the kernel named {} of {n} elements", done.into_inner());
             return Err((link.step, Error::internal(text)));

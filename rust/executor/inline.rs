@@ -136,7 +136,7 @@ fn elementwise<const N: usize>(
         let outputs = [a.flat_view_of(&out)];
         let ctx = OpContext { device, ..OpContext::default() };
         let (inputs, req, outputs) = (&inputs, &[OpReq::Write], &outputs);
-        let (ctx, state, memory, around) = (&ctx, None, None, Around::default());
+        let (ctx, state, memory, around) = (&ctx, None, None, Around::NONE);
         kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory, around })?;
         Ok(out)
     };

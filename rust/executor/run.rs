@@ -222,7 +222,7 @@ impl Prepared<'_> {
         let call = |outputs: &[View]| {
             let req = &asked;
             let attrs = &*self.attrs;
-            let (memory, around) = (None, Around::default());
+            let (memory, around) = (None, Around::NONE);
             self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, device)
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
@@ -278,7 +278,7 @@ impl Prepared<'_> {
         inputs: &[View],
         asked: &[OpReq],
         outputs: &[View],
-        around: Around<'_>,
+        around: &Around<'_>,
     ) -> Result<()> {
         let Some(device) = self.computes_on() else {
             return self.run_around(ctx, state, inputs, asked, outputs, around);
@@ -297,7 +297,7 @@ impl Prepared<'_> {
         inputs: &[View],
         req: &[OpReq],
         outputs: &[View],
-        around: Around<'_>,
+        around: &Around<'_>,
     ) -> Result<()> {
         let (attrs, memory) = (&*self.attrs, None);
         self.call(Call { attrs, ctx, state, inputs, req, outputs, memory, around }, None)
@@ -316,16 +316,8 @@ impl Prepared<'_> {
             return Err(Error::internal("only kernels for devices can be recorded"));
         };
         let (attrs, ctx) = (&*self.attrs, &OpContext { stream: Some(to.1 as usize), ..*ctx });
-        let call = Call {
-            attrs,
-            ctx,
-            state,
-            inputs,
-            req,
-            outputs,
-            memory: None,
-            around: Default::default(),
-        };
+        let call =
+            Call { attrs, ctx, state, inputs, req, outputs, memory: None, around: Around::NONE };
         place.record(kernel, &call, to, memory)
     }
 

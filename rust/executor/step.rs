@@ -6,9 +6,10 @@ use crate::context::Context;
 use crate::cuda::Device;
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place, Plan};
+use crate::kernels::fixed_loop::FixedLoop;
 use crate::kernels::kept::{Keeper, Kept};
 use crate::ndarray::NDArray;
-use crate::operator::{Body, CROSS_DEVICE_COPY, OpReq, OpState};
+use crate::operator::{Around, Body, CROSS_DEVICE_COPY, Call, OpContext, OpReq, OpState};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct Step {
     pub has_parts: [bool; 2],
     /// For what the kernel makes of its weights.
     pub kept: Option<KeptInput>,
+    /// All that the step does on its own operands, if that is one loop on the host.
+    pub fixed: Option<FixedLoop>,
 }
 
 /// Weights that a step only reads, and what its kernel has made of them.
@@ -122,6 +125,7 @@ impl Step {
             role: Role::Alone,
             has_parts: [false; 2],
             kept: None,
+            fixed: None,
         };
         let mutated = op.mutates.to_vec(&node.attrs);
         step.inputs = step.lay_inputs(plan, memory, &mutated)?;
@@ -131,6 +135,7 @@ impl Step {
         if step.crossing.is_none() {
             step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
         }
+        step.fixed = step.fixed_loop();
         Ok(step)
     }
 
@@ -201,6 +206,25 @@ impl Step {
         let (_, array) = self.outside.iter().find(|(i, _)| *i == at)?;
         let is_written = self.writes.iter().any(|(written, _)| written.same_chunk(array));
         (!is_written).then(|| KeptInput { array: array.clone(), kept: Kept::default() })
+    }
+
+    /// The loop that the step is, if it is one.
+    fn fixed_loop(&self) -> Option<FixedLoop> {
+        let (of_call, req) = (self.prepared.kernel.fixed.as_ref()?, self.direct.as_deref()?);
+        let writes = |r: &OpReq| matches!(r, OpReq::Write | OpReq::Inplace);
+        if !self.is_on_host() || !self.spared.is_empty() || !req.iter().all(writes) {
+            return None;
+        }
+        of_call(&Call {
+            attrs: &self.prepared.attrs,
+            ctx: &OpContext::default(),
+            state: None,
+            inputs: &self.inputs,
+            req,
+            outputs: &self.outputs,
+            memory: None,
+            around: Around::NONE,
+        })
     }
 
     /// Returns true for a callback, which completes asynchronously.

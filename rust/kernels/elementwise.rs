@@ -274,3 +274,33 @@ pub unsafe fn binary(
         }
     });
 }
+
+/// A [`TernaryLoop`] over `n` elements of `size` bytes, split between threads.
+///
+/// # Safety
+/// As [`binary`].
+pub unsafe fn ternary(
+    run: TernaryLoop,
+    size: usize,
+    g: *const u8,
+    [a, b]: [*const u8; 2],
+    out: *mut u8,
+    n: usize,
+    steps: [usize; 2],
+) {
+    let [g, a, b, out] = [g.cast_mut(), a.cast_mut(), b.cast_mut(), out].map(Shared);
+    parallel_for(n, GRAIN, |r| {
+        let at = r.start * size;
+        // SAFETY: the range lies in `0..n`; tasks have ranges of their own.
+        unsafe {
+            run(
+                g.at(at).cast_const(),
+                a.at(at * steps[0]).cast_const(),
+                b.at(at * steps[1]).cast_const(),
+                out.at(at),
+                r.len(),
+                steps,
+            )
+        }
+    });
+}

@@ -10,6 +10,7 @@ pub mod copy;
 pub mod ctc;
 pub mod elementwise;
 pub mod fft;
+pub mod fixed_loop;
 pub mod gemm;
 pub mod image;
 pub mod int8;

@@ -8,6 +8,7 @@ use super::value::Value;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::fixed_loop::FixedLoop;
 use crate::kernels::kept::Keeper;
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -56,7 +57,7 @@ pub struct Call<'a> {
     /// For temporary space; `None` on the CPU.
     pub memory: Option<&'a dyn DeviceMemory>,
     /// Of kernels that declare that they use it.
-    pub around: Around<'a>,
+    pub around: &'a Around<'a>,
 }
 
 /// Called with a range of elements, on any thread.
@@ -78,6 +79,9 @@ pub struct Around<'a> {
 }
 
 impl Around<'_> {
+    /// Nothing beside the operands.
+    pub const NONE: &'static Around<'static> = &Around { before: None, after: None, keeper: None };
+
     pub fn before(&self, elements: Range<usize>) {
         if let Some(before) = self.before {
             before(elements);
@@ -310,7 +314,13 @@ pub struct Kernel {
     /// An input of weights of which the kernel makes something that serves as long as they stay as
     /// they are.
     pub keeps: Option<usize>,
+    /// For calls that are one loop over their elements.
+    pub fixed: Option<FixedFn>,
 }
+
+/// The loop that a call is, if it is one, with requests to write. It serves as long as the views
+/// of the call are valid.
+pub type FixedFn = Arc<dyn Fn(&Call<'_>) -> Option<FixedLoop> + Send + Sync>;
 
 /// How a kernel computes elements as they are asked for, in any order and on any thread.
 #[derive(Clone, Copy)]
@@ -342,6 +352,7 @@ impl Kernel {
             reads_to_the_end: false,
             in_parts: None,
             keeps: None,
+            fixed: None,
         }
     }
 
@@ -394,6 +405,15 @@ impl Kernel {
     /// Declares how the kernel computes elements as they are asked for.
     pub fn in_parts(mut self, parts: InParts) -> Self {
         self.in_parts = Some(parts);
+        self
+    }
+
+    /// Declares which calls are one loop.
+    pub fn fixed_as(
+        mut self,
+        of_call: impl Fn(&Call<'_>) -> Option<FixedLoop> + Send + Sync + 'static,
+    ) -> Self {
+        self.fixed = Some(Arc::new(of_call));
         self
     }
 

@@ -6,8 +6,8 @@ use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::naive::noise;
 use crate::operator::{
-    Attrs, Body, Call, GradBuilder, GradEntry, GradNode, MatchFacts, OpContext, OpDef, OpReq,
-    OpState, RandomKey, Registry, Value,
+    Around, Attrs, Body, Call, GradBuilder, GradEntry, GradNode, MatchFacts, OpContext, OpDef,
+    OpReq, OpState, RandomKey, Registry, Value,
 };
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -132,7 +132,7 @@ fn run_kernel(
     match &kernel.body {
         Body::Native(run) => {
             let (ctx, inputs, req, outputs, memory) = (&ctx, &ins[..], &req[..], &outs[..], None);
-            let around = Default::default();
+            let around = Around::NONE;
             run(&Call { attrs, ctx, state, inputs, req, outputs, memory, around })
         }
         _ => panic!("built-in operators are native"),

@@ -241,7 +241,7 @@ pub fn tmp_bytes(kernel: &KernelDecl, frame: &Frame<'_>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::OpReq;
+    use crate::operator::{Around, OpReq};
     use crate::plugin::library::Library;
     use crate::plugin::registration::{Registration, register_kernel, register_op};
     use std::sync::atomic::AtomicBool;
@@ -328,7 +328,7 @@ mod tests {
                     req: &req,
                     outputs,
                     memory: None,
-                    around: Default::default(),
+                    around: Around::NONE,
                 },
             )
         };

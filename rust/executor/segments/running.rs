@@ -112,12 +112,24 @@ impl Program {
         let is_plain = run.places.is_empty();
         for i in steps {
             let step = &self.steps[i];
+            if let Some(fixed) = step.fixed.as_ref().filter(|_| is_plain && !is_seen) {
+                // SAFETY: the step's views are valid, and the engine orders what uses them.
+                unsafe { fixed.run() };
+                continue;
+            }
             let ctx = self.context(i, run, within.stream);
-            let keeper = keeper(step, run, within);
+            let keeping;
+            let around = match keeper(step, run, within) {
+                None => Around::NONE,
+                keeper => {
+                    keeping = Around { keeper, ..Around::default() };
+                    &keeping
+                }
+            };
             let _span = if is_seen { self.span(step) } else { None };
             match is_plain {
-                true => self.run_step(step, &ctx, (&step.inputs, &step.outputs), keeper),
-                false => self.run_in_places(step, &ctx, run, keeper),
+                true => self.run_step(step, &ctx, (&step.inputs, &step.outputs), around),
+                false => self.run_in_places(step, &ctx, run, around),
             }
             .map_err(|e| self.place(step, e))?;
         }
@@ -156,11 +168,11 @@ impl Program {
         step: &Step,
         ctx: &OpContext,
         run: &PassInfo,
-        keeper: Option<Keeper<'_>>,
+        around: &Around<'_>,
     ) -> Result<()> {
         match run.places.views(step)? {
-            None => self.run_step(step, ctx, (&step.inputs, &step.outputs), keeper),
-            Some(views) => self.run_step(step, ctx, views.split_at(step.inputs.len()), keeper),
+            None => self.run_step(step, ctx, (&step.inputs, &step.outputs), around),
+            Some(views) => self.run_step(step, ctx, views.split_at(step.inputs.len()), around),
         }
     }
 
@@ -170,7 +182,7 @@ impl Program {
         step: &Step,
         ctx: &OpContext,
         (inputs, outputs): (&[View], &[View]),
-        keeper: Option<Keeper<'_>>,
+        around: &Around<'_>,
     ) -> Result<()> {
         for (state, own) in &step.spared {
             match own.device()? {
@@ -181,7 +193,6 @@ impl Program {
         let state = step.state.as_ref();
         match (&step.direct, &step.crossing) {
             (Some(asked), _) => {
-                let around = Around { keeper, ..Around::default() };
                 step.prepared.run_direct(ctx, state, inputs, asked, outputs, around)
             }
             (None, Some((source, target))) => {

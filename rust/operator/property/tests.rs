@@ -132,7 +132,7 @@ fn an_operator_runs_forward_and_backward() {
             req: &req,
             outputs: &outputs,
             memory: None,
-            around: Default::default(),
+            around: crate::operator::Around::NONE,
         })
     };
     for _ in 0..2 {

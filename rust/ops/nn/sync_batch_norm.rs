@@ -13,7 +13,7 @@ use crate::kernels::norm::{Affine, Channels, Gradients};
 use crate::kernels::real::Real;
 use crate::lock::Lock;
 use crate::operator::{
-    Body, Call, Callback, Compare, Done, Kernel, Match, NativeFn, OpDef, OpReq, OwnedCall,
+    Around, Body, Call, Callback, Compare, Done, Kernel, Match, NativeFn, OpDef, OpReq, OwnedCall,
 };
 use crate::with_real;
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ fn borrowed(call: &OwnedCall) -> Call<'_> {
         req: &call.req,
         outputs: &call.outputs,
         memory: None,
-        around: Default::default(),
+        around: Around::NONE,
     }
 }
 

@@ -4,27 +4,35 @@ use super::ScalarParam;
 use super::table::{BinaryFn, Row};
 use crate::dtype::DType;
 use crate::kernels::broadcast::{broadcast_binary, broadcast_strides, broadcast_ternary};
-use crate::kernels::elementwise;
+use crate::kernels::fixed_loop::{FixedLoop, Operand};
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::{Call, OpReq};
 use crate::tensor::View;
 use crate::with_dtype;
 
-/// Two arrays of equal shape.
-pub fn equal_shapes(row: &Row, call: &Call<'_>) {
-    let [a, b, out] = [&call.inputs[0], &call.inputs[1], &call.outputs[0]];
-    let run = row.run[out.dtype() as usize];
-    let ins = [a.ptr().cast_const(), b.ptr().cast_const()];
-    // SAFETY: views of equal shapes; the output is an operand or apart.
-    unsafe { elementwise::binary(run, out.dtype().size(), ins, out.ptr(), out.size(), [1, 1]) }
+/// The loop of a row over the elements of `out`.
+fn loop_of(row: &Row, operands: [Operand; 2], out: &View) -> FixedLoop {
+    let dtype = out.dtype();
+    FixedLoop::binary(row.run[dtype as usize], dtype.size(), operands, out.ptr(), out.size())
+}
+
+fn array(view: &View) -> Operand {
+    Operand::Array(view.ptr())
+}
+
+/// Two arrays of equal shape; `None` if their shapes differ.
+pub fn equal_shapes(row: &Row, call: &Call<'_>) -> Option<FixedLoop> {
+    let [a, b] = [&call.inputs[0], &call.inputs[1]];
+    (a.shape() == b.shape()).then(|| loop_of(row, [array(a), array(b)], &call.outputs[0]))
 }
 
 /// Two arrays that are broadcast.
 pub fn broadcast(row: &Row, call: &Call<'_>) {
     let [a, b, out] = [&call.inputs[0], &call.inputs[1], &call.outputs[0]];
-    if a.shape() == b.shape() {
-        return equal_shapes(row, call);
+    if let Some(equal) = equal_shapes(row, call) {
+        // SAFETY: views of equal shapes; the output is an operand or apart.
+        return unsafe { equal.run() };
     }
     let run = row.run[out.dtype() as usize];
     let [sa, sb] = [a, b].map(|v| broadcast_strides(v.shape(), out.shape()));
@@ -52,45 +60,29 @@ pub fn scalar_bytes(row: &Row, dtype: DType, x: f64) -> [u8; 8] {
     bytes
 }
 
-/// Eight bytes on an address that every dtype can have.
-#[repr(align(8))]
-struct Aligned([u8; 8]);
+/// The operands of a row for an array and the parameter, which is on the left or on the right.
+fn beside_number(row: &Row, call: &Call<'_>, a: &View, left: bool) -> [Operand; 2] {
+    let scalar = call.attrs.get::<ScalarParam>().scalar;
+    let number = Operand::Number(scalar_bytes(row, a.dtype(), scalar));
+    if left { [number, array(a)] } else { [array(a), number] }
+}
 
 /// An array and a number, which is on the left or on the right. A square is a product.
-pub fn with_scalar(row: &Row, call: &Call<'_>, left: bool) {
+pub fn with_scalar(row: &Row, call: &Call<'_>, left: bool) -> Option<FixedLoop> {
     let (a, out) = (&call.inputs[0], &call.outputs[0]);
-    let scalar = call.attrs.get::<ScalarParam>().scalar;
-    let number = Aligned(scalar_bytes(row, out.dtype(), scalar));
-    let number = number.0.as_ptr();
-    if !left && scalar == 2.0 && row.is(BinaryFn::Pow) {
-        let run = BinaryFn::Mul.row().run[out.dtype() as usize];
-        let ins = [a.ptr().cast_const(); 2];
-        // SAFETY: array and output have equal shapes.
-        unsafe { elementwise::binary(run, out.dtype().size(), ins, out.ptr(), out.size(), [1, 1]) };
-        return;
+    if !left && row.is(BinaryFn::Pow) && call.attrs.get::<ScalarParam>().scalar == 2.0 {
+        return Some(loop_of(BinaryFn::Mul.row(), [array(a); 2], out));
     }
-    let run = row.run[out.dtype() as usize];
-    let (ins, steps) =
-        if left { ([number, a.ptr()], [0, 1]) } else { ([a.ptr().cast_const(), number], [1, 0]) };
-    // SAFETY: array and output have equal shapes; the number is one element with step 0.
-    unsafe { elementwise::binary(run, out.dtype().size(), ins, out.ptr(), out.size(), steps) }
+    Some(loop_of(row, beside_number(row, call, a, left), out))
 }
 
 /// `grad = slope(g, a, b)` where one of the operands is a number.
-pub fn with_scalar_backward(row: &Row, call: &Call<'_>, left: bool) {
+pub fn with_scalar_backward(row: &Row, call: &Call<'_>, left: bool) -> Option<FixedLoop> {
     let (g, a, out) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    let number = Aligned(scalar_bytes(row, out.dtype(), call.attrs.get::<ScalarParam>().scalar));
-    let number = number.0.as_ptr();
-    let Some(slopes) = &row.slopes else { return };
-    let at = out.dtype() as usize;
-    let a = a.ptr().cast_const();
-    // SAFETY: gradient, array and output have equal shapes; the number is one element with step 0.
-    unsafe {
-        match left {
-            true => slopes[1][at](g.ptr(), number, a, out.ptr(), out.size(), [0, 1]),
-            false => slopes[0][at](g.ptr(), a, number, out.ptr(), out.size(), [1, 0]),
-        }
-    }
+    let (dtype, side) = (out.dtype(), usize::from(left));
+    let run = row.slopes.as_ref()?[side][dtype as usize];
+    let operands = beside_number(row, call, a, left);
+    Some(FixedLoop::ternary(run, dtype.size(), g.ptr(), operands, out.ptr(), out.size()))
 }
 
 /// Both gradients; an operand that was broadcast gets the sum over its repetitions.

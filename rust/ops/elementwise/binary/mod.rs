@@ -14,6 +14,7 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::kernels::broadcast::broadcast_shape;
 use crate::kernels::elementwise;
+use crate::kernels::fixed_loop::FixedLoop;
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::operator::infer::same_type;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, NativeFn, OpDef, OpReq, Value};
@@ -40,6 +41,20 @@ fn kernel(f: impl Fn(&Call<'_>) + Send + Sync + 'static) -> Kernel {
         Ok(())
     })
     .skips_null()
+}
+
+/// A kernel of which every call is one loop.
+fn one_loop(
+    of_call: impl Fn(&Call<'_>) -> Option<FixedLoop> + Clone + Send + Sync + 'static,
+) -> Kernel {
+    let run = of_call.clone();
+    let run = move |call: &Call<'_>| {
+        if let Some(made) = run(call) {
+            // SAFETY: the views of the call are valid; the output is an operand or apart.
+            unsafe { made.run() };
+        }
+    };
+    kernel(run).fixed_as(of_call)
 }
 
 const LHS_RHS: &[(&str, &str)] = &[("lhs", "First operand."), ("rhs", "Second operand.")];
@@ -93,7 +108,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
             "elemwise_add" => Gradient::rule_reading(&[], |_, node| Ok(vec![node.out_grads[0]; 2])),
             _ => gradient(format!("_backward_{back}")),
         })
-        .kernel(kernel(|call| equal_shapes(row, call)))
+        .kernel(one_loop(|call| equal_shapes(row, call)))
         .kernels([device::same(row)]);
     let broad = OpDef::plain(row.names[1])
         .aliases(row.aliases[1])
@@ -117,7 +132,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .pointwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(gradient(format!("_backward_broadcast_{back}")))
-        .kernel(kernel(|call| broadcast(row, call)))
+        .kernel(kernel(|call| broadcast(row, call)).fixed_as(|call| equal_shapes(row, call)))
         .kernels([device::broadcast(row)]);
     [equal, broad]
 }
@@ -172,7 +187,7 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         .elementwise()
         .inplace(&[InplacePair::new(0, 0)])
         .gradient(gradient)
-        .kernel(kernel(move |call| with_scalar(row, call, left)))
+        .kernel(one_loop(move |call| with_scalar(row, call, left)))
         .kernels([device::with_number(row, left)]);
     let mut all = vec![forward];
     if needs_backward {
@@ -181,7 +196,7 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
                 .inputs_are(&[("ograd", "Output gradient."), ("data", "The array.")])
                 .pointwise()
                 .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-                .kernel(kernel(move |call| with_scalar_backward(row, call, left)))
+                .kernel(one_loop(move |call| with_scalar_backward(row, call, left)))
                 .kernels([device::with_number_slope(row, left)]),
         );
     }
@@ -194,7 +209,11 @@ pub(in crate::ops) fn number_slope(function: BinaryFn, left: bool) -> NativeFn {
     Arc::new(move |call| {
         let (g, a) = (&call.inputs[0], call.inputs.last().unwrap_or(&call.inputs[0]));
         let inputs = [g.clone(), a.clone()];
-        with_scalar_backward(function.row(), &Call { inputs: &inputs, ..*call }, left);
+        let call = &Call { inputs: &inputs, ..*call };
+        if let Some(made) = with_scalar_backward(function.row(), call, left) {
+            // SAFETY: the views of the call are valid; the output is an operand or apart.
+            unsafe { made.run() };
+        }
         Ok(())
     })
 }
@@ -241,7 +260,7 @@ fn grad_add() -> OpDef {
             let g = node.out_grad(b, 0)?;
             Ok(vec![Some(g), Some(g)])
         }))
-        .kernel(kernel(|call| equal_shapes(&TABLE[0], call)))
+        .kernel(one_loop(|call| equal_shapes(&TABLE[0], call)))
         .kernels([device::same(&TABLE[0])])
 }
 
