@@ -138,8 +138,8 @@ mod tests {
             let array = Operand::Array(x.as_ptr().cast());
             let mut out = vec![0f32; n];
             let to: *mut u8 = out.as_mut_ptr().cast();
-            // SAFETY: arrays of `n` elements.
             let values = |made: FixedLoop| {
+                // SAFETY: arrays of `n` elements.
                 unsafe { made.run() };
                 // SAFETY: as above; the loop has ended.
                 unsafe { std::slice::from_raw_parts(to.cast::<f32>(), n) }.to_vec()
