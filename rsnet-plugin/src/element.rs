@@ -1,7 +1,6 @@
 //! Types of elements.
 
 use crate::abi::DTypeCode;
-use half::f16;
 
 /// A dtype as DLPack writes it: `DType::F32` and so on.
 pub type DType = DTypeCode;
@@ -23,8 +22,12 @@ macro_rules! element {
         }
     )*};
 }
+#[cfg(feature = "half")]
 element! {
-    f16 => F16; f32 => F32; f64 => F64; u8 => U8; i8 => I8; i32 => I32; i64 => I64; Bool => BOOL;
+    half::f16 => F16;
+}
+element! {
+    f32 => F32; f64 => F64; u8 => U8; i8 => I8; i32 => I32; i64 => I64; Bool => BOOL;
 }
 
 /// An element of dtype bool. Any byte but 0 is true.

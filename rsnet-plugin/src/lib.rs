@@ -23,6 +23,7 @@ pub use call::{Call, InPlace, Request};
 pub use callback::Callback;
 pub use element::{Bool, DType, Element};
 pub use gradient::{Entry, Gradient, Node};
+#[cfg(feature = "half")]
 pub use half::f16;
 pub use infer::{Infer, Known};
 pub use operator::{Arg, Attr, Compare, Kernel, Operator, State, When};

@@ -17,7 +17,8 @@ X = np.array([3, 1, 4, 1, 5, 9, 2, 6], "float32")
 
 
 def built(example):
-    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--example", example]
+    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--features", "half",
+               "--example", example]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0 and "offline" in done.stderr:
         pytest.skip("cargo cannot resolve the workspace here")
