@@ -6,6 +6,9 @@
 //! The layouts are those of `rsnet/plugin.h`. A panic inside of a callback becomes an error of the
 //! call.
 
+#[cfg(panic = "abort")]
+compile_error!("rsnet-plugin needs panic = \"unwind\": a panic is to be an error of the call");
+
 #[path = "../../rust/plugin/abi.rs"]
 pub mod abi;
 

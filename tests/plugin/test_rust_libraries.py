@@ -174,7 +174,7 @@ def test_in_place_and_temporary_space():
     ("how", "text"),
     [
         ("twice", "output 0 overlaps memory that the kernel has taken before"),
-        ("dtype", "array 0 has another dtype than the kernel reads"),
+        ("dtype", "input 0 has dtype float32 and is read as float64"),
         ("aux", "there is no auxiliary state"),
         ("state", "the operator has no state"),
         ("huge", "too many|cannot get"),
