@@ -95,7 +95,7 @@ lint: types $(VENV)/.tools ## formats, warnings of compiler, clippy and rustdoc,
 	cargo fmt --all --check
 	cargo check --quiet --no-default-features
 	cargo clippy --quiet --all-targets --features abi3 -- -D warnings
-	cargo clippy --quiet -p rsnet-plugin --all-targets -- -D warnings
+	cargo clippy --quiet -p rsnet-plugin --all-targets --features half -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet --no-default-features
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

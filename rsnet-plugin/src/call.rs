@@ -39,6 +39,11 @@ pub struct Call<'a> {
     lent: RefCell<Vec<Lent>>,
 }
 
+/// A side, as errors name it.
+fn name(side: i32) -> &'static str {
+    if side == abi::INPUT { "input" } else { "output" }
+}
+
 /// What the extents of a tensor multiply to.
 fn size(tensor: &abi::Tensor) -> usize {
     shape(tensor).iter().product::<i64>() as usize
@@ -85,8 +90,8 @@ impl<'a> Call<'a> {
     }
 
     fn tensor(&self, side: i32, i: usize) -> Result<&'a abi::Tensor> {
-        let (all, name) = (self.tensors(side), if side == abi::INPUT { "input" } else { "output" });
-        all.get(i).ok_or_else(|| format!("there is no {name} {i}, only {}", all.len()))
+        let all = self.tensors(side);
+        all.get(i).ok_or_else(|| format!("there is no {} {i}, only {}", name(side), all.len()))
     }
 
     pub fn n_inputs(&self) -> usize {
@@ -176,7 +181,8 @@ impl<'a> Call<'a> {
             return Err("the memory is on a device, whose addresses input_address tells".into());
         }
         if t.dtype != T::DTYPE {
-            return Err(format!("array {i} has another dtype than the kernel reads"));
+            let side = name(side);
+            return Err(format!("{side} {i} has dtype {} and is read as {}", t.dtype, T::DTYPE));
         }
         let n = size(t);
         if n == 0 {

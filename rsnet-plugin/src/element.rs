@@ -1,10 +1,24 @@
 //! Types of elements.
 
-use crate::abi::DTypeCode;
-use half::f16;
+use crate::abi::{self, DTypeCode};
+use std::fmt;
 
 /// A dtype as DLPack writes it: `DType::F32` and so on.
 pub type DType = DTypeCode;
+
+/// As Python writes it: `float32`.
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.code {
+            abi::BOOLEAN => return f.write_str("bool"),
+            abi::FLOAT => "float",
+            abi::UINT => "uint",
+            _ if self.bits == 0 => return f.write_str("unknown"),
+            _ => "int",
+        };
+        write!(f, "{kind}{}", self.bits)
+    }
+}
 
 /// A type of elements. Every pattern of its bits is a value, since kernels may read memory
 /// before it is written.
@@ -23,8 +37,12 @@ macro_rules! element {
         }
     )*};
 }
+#[cfg(feature = "half")]
 element! {
-    f16 => F16; f32 => F32; f64 => F64; u8 => U8; i8 => I8; i32 => I32; i64 => I64; Bool => BOOL;
+    half::f16 => F16;
+}
+element! {
+    f32 => F32; f64 => F64; u8 => U8; i8 => I8; i32 => I32; i64 => I64; Bool => BOOL;
 }
 
 /// An element of dtype bool. Any byte but 0 is true.

@@ -6,6 +6,9 @@
 //! The layouts are those of `rsnet/plugin.h`. A panic inside of a callback becomes an error of the
 //! call.
 
+#[cfg(panic = "abort")]
+compile_error!("rsnet-plugin needs panic = \"unwind\": a panic is to be an error of the call");
+
 #[path = "../../rust/plugin/abi.rs"]
 pub mod abi;
 
@@ -23,6 +26,7 @@ pub use call::{Call, InPlace, Request};
 pub use callback::Callback;
 pub use element::{Bool, DType, Element};
 pub use gradient::{Entry, Gradient, Node};
+#[cfg(feature = "half")]
 pub use half::f16;
 pub use infer::{Infer, Known};
 pub use operator::{Arg, Attr, Compare, Kernel, Operator, State, When};

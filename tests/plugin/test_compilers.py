@@ -1,18 +1,18 @@
 """Which compilers `build_extension` calls, and how: wrapped ones, flags, CUDA's."""
 
+import ctypes
 import os
 import shutil
 import stat
 
-import numpy as np
 import pytest
-from places import ROOT
 
 import rsnet as mx
 
 pytestmark = pytest.mark.process
 
 C_PART = "int answer(void);\nint answer(void) { return 42; }\n"
+CPP_PART = 'extern "C" int answer() { return MORE; }\n'
 CUDA_PART = """
 #include <rsnet/mxnet.h>
 namespace mxnet { namespace op {
@@ -83,16 +83,17 @@ def test_nvcc_makes_a_library_with_kernels_of_both_devices(tmp_path):
     assert [name for name, *_ in mx.op.kernels("cu_add_one")] == ["cpu", "gpu"]
 
 
-@pytest.mark.parametrize("wrapped", ["env g++", "'/usr/bin/env' g++ -DMORE=1"])
-def test_compilers_may_be_wrapped(wrapped, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("wrapped", "answer"), [("env g++", 0), ("'/usr/bin/env' g++ -DMORE=1", 1)]
+)
+def test_compilers_may_be_wrapped(wrapped, answer, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CXX", wrapped)
-    example = ROOT / "examples" / "plugin" / "swish.cpp"
-    path = mx.build_extension(example, build_dir=tmp_path)
+    source = tmp_path / "a.cpp"
+    source.write_text("#ifndef MORE\n#define MORE 0\n#endif\n" + CPP_PART)
+    path = mx.build_extension(source, build_dir=tmp_path)
     shown = capsys.readouterr().out.splitlines()
     assert all(" g++ " in line and "env" in line.split()[0] for line in shown), shown
-    assert mx.load_library(path) == ["swish", "swish_grad"] or wrapped != "env g++"
-    got = mx.nd.swish(mx.nd.array([2.0])).asnumpy()
-    assert np.allclose(got, 2 / (1 + np.exp(-2)))
+    assert ctypes.CDLL(path).answer() == answer
 
 
 def test_a_compiler_may_lie_in_a_folder_with_blanks(tmp_path, monkeypatch):

@@ -56,6 +56,27 @@ def test_temporary_space_is_asked_of_the_chosen_kernel(dtype):
     assert exe.forward()[0].asnumpy().tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("form_space", {"bytes": 2**62}),
+        ("form_space", {"bytes": -1}),
+        ("mx_space", {"shape": (2**31, 2**28)}),
+        ("mx_space", {"shape": (2**31, 2**30)}),  # 2^64 bytes
+        ("mx_space", {"shape": (2**40, 2**40)}),
+    ],
+)
+def test_absurd_temporary_space_is_an_error_of_the_node(name, given):
+    mx.load_library(compiled("mxnet_more.cc"))
+    x = nd.array([1, 2, 3])
+    with pytest.raises(MemoryError, match=f"{name}: cannot get [0-9]+ bytes of temporary space"):
+        getattr(nd, name)(x, **given).asnumpy()
+    y = getattr(sym, name)(sym.var("x"), name="node", **given)
+    exe = y.simple_bind(mx.cpu(), x=(3,), grad_req="null")
+    with pytest.raises(MemoryError, match=f"{name} 'node': cannot get [0-9]+ bytes"):
+        exe.forward()[0].asnumpy()
+
+
 def test_shapes_follow_without_dtypes():
     y = sym.form_index(sym.var("a"))
     assert y.infer_shape(a=(4, 3))[1] == [(4, 3)]

@@ -1,7 +1,7 @@
 """Loading again, later, beside others: mended and watched libraries, damaged segments."""
 
 import pytest
-from plugins import compiled, compiled_text
+from plugins import SOURCES, compiled, compiled_text
 from processes import printed
 
 import rsnet as mx
@@ -106,30 +106,24 @@ def test_initialisers_that_fail_are_errors():
         mx.load_library(compiled_text(text))
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ("DMLC_DECLARE_ALIAS(a, b); DMLC_DECLARE_FIELD(b).set_default(2);", "the name b is decl"),
-        ("DMLC_DECLARE_FIELD(b).set_default(2); DMLC_DECLARE_ALIAS(a, b);", "the name b is decl"),
-        (
-            "DMLC_DECLARE_FIELD(b).set_default(2); DMLC_DECLARE_ALIAS(a, c);"
-            "DMLC_DECLARE_ALIAS(b, c);",
-            "the name c is declared twice",
-        ),
-        (
-            "DMLC_DECLARE_FIELD(b).set_default(2); DMLC_DECLARE_ALIAS(a, c);"
-            "DMLC_DECLARE_ALIAS(c, d);",
-            "no such field",
-        ),
-    ],
-)
-def test_other_names_of_parameters_are_names_of_one_field(lines, says):
-    text = """
+#: Declares fields and aliases as the environment says, for example "b ac" for the field b and the
+#: alias c of a.
+ALIASES = """
     #include <rsnet/mxnet.h>
     namespace mxnet { namespace op {
     struct P : public dmlc::Parameter<P> {
       int a, b;
-      DMLC_DECLARE_PARAMETER(P) { DMLC_DECLARE_FIELD(a).set_default(1); LINES }
+      DMLC_DECLARE_PARAMETER(P) {
+        DMLC_DECLARE_FIELD(a).set_default(1);
+        std::istringstream words(std::getenv("RSNET_TEST_ALIASES"));
+        for (std::string word; words >> word;) {
+          if (word == "b") DMLC_DECLARE_FIELD(b).set_default(2);
+          if (word == "ab") DMLC_DECLARE_ALIAS(a, b);
+          if (word == "ac") DMLC_DECLARE_ALIAS(a, c);
+          if (word == "bc") DMLC_DECLARE_ALIAS(b, c);
+          if (word == "cd") DMLC_DECLARE_ALIAS(c, d);
+        }
+      }
     };
     DMLC_REGISTER_PARAMETER(P);
     void Run(const nnvm::NodeAttrs&, const OpContext&, const std::vector<TBlob>& in,
@@ -138,9 +132,22 @@ def test_other_names_of_parameters_are_names_of_one_field(lines, says):
         .set_attr<nnvm::FInferShape>("FInferShape", ElemwiseShape<1, 1>)
         .set_attr<FCompute>("FCompute<cpu>", Run).add_arguments(P::__FIELDS__());
     } }
-    """.replace("LINES", lines)
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ("ab b", "the name b is declared twice"),
+        ("b ab", "the name b is declared twice"),
+        ("b ac bc", "the name c is declared twice"),
+        ("b ac cd", "no such field"),
+    ],
+)
+def test_other_names_of_parameters_are_names_of_one_field(declared, says, monkeypatch):
+    monkeypatch.setenv("RSNET_TEST_ALIASES", declared)
     with pytest.raises(mx.MXNetError, match=says):
-        mx.load_library(compiled_text(text))
+        mx.load_library(compiled_text(ALIASES))
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -334,6 +341,6 @@ def test_what_is_wrong_with_a_definition_is_not_swallowed(monkeypatch):
         raise TypeError("a mistake")
 
     monkeypatch.setattr(library, "LibraryDefinition", broken)
-    text = MENDED.replace("NAME", "not_swallowed").replace("FACTOR", "1")
+    text = (SOURCES / "registration.c").read_text().replace("half_registered", "not_swallowed")
     with pytest.raises(TypeError, match="a mistake"):
-        mx.load_library(compiled_text(text))
+        mx.load_library(compiled_text(text, "case.c", cflags=["-DMODE=GOOD"]))

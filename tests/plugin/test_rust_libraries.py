@@ -17,7 +17,8 @@ X = np.array([3, 1, 4, 1, 5, 9, 2, 6], "float32")
 
 
 def built(example):
-    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--example", example]
+    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--features", "half",
+               "--example", example]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0 and "offline" in done.stderr:
         pytest.skip("cargo cannot resolve the workspace here")
@@ -173,7 +174,7 @@ def test_in_place_and_temporary_space():
     ("how", "text"),
     [
         ("twice", "output 0 overlaps memory that the kernel has taken before"),
-        ("dtype", "array 0 has another dtype than the kernel reads"),
+        ("dtype", "input 0 has dtype float32 and is read as float64"),
         ("aux", "there is no auxiliary state"),
         ("state", "the operator has no state"),
         ("huge", "too many|cannot get"),

@@ -77,7 +77,7 @@ SHAPES = {"d": (4, 3), "i": (4, 3), "w": (4, 3)}
 
 @pytest.fixture(scope="module", autouse=True)
 def library():
-    return mx.load_library(compiled_text(SOURCE))
+    return mx.load_library(compiled_text(SOURCE + COUNTED))
 
 
 def made(name):
@@ -169,9 +169,9 @@ def test_what_fits_no_dtype_says_why():
         nd.dt_take_di(nd.ones(3), nd.ones(3))
 
 
-#: `counts_asked()` tells how often infer was asked. The inputs of `dt_turns` take turns.
+#: More of the source: `counts_asked()` tells how often infer was asked. The inputs of `dt_turns`
+#: take turns.
 COUNTED = """
-#include "oneflow/core/framework/framework.h"
 #include <atomic>
 static std::atomic<int64_t> asked{0};
 extern "C" int64_t counts_asked() { return asked; }
@@ -195,11 +195,8 @@ Maybe<void> Turns(InferContext* ctx) {
   }
   return LikeFirst(ctx);
 }
-class Nothing final : public OpKernel {
-  void Compute(KernelComputeContext*) const override {}
-  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
-};
 }  // namespace
+#undef OPERATOR
 #define OPERATOR(NAME, INFER, INPUTS)                                     \\
   REGISTER_USER_OP(NAME).INPUTS.Output("y").SetTensorDescInferFn(INFER);  \\
   REGISTER_USER_KERNEL(NAME).SetCreateFn<Nothing>().SetIsMatchedHob(HobTrue());
@@ -219,9 +216,7 @@ DEMANDS("dt_int64", kInt64)
 
 @pytest.fixture(scope="module")
 def counted():
-    path = compiled_text(COUNTED)
-    mx.load_library(path)
-    count = ctypes.CDLL(str(path)).counts_asked
+    count = ctypes.CDLL(compiled_text(SOURCE + COUNTED)).counts_asked
     count.restype = ctypes.c_int64
     return count
 

@@ -143,6 +143,27 @@ NNVM_REGISTER_OP(mx_product)
       return grads;
     });
 
+// Asks for temporary space of a shape, and uses none of it.
+struct SpaceParam : public dmlc::Parameter<SpaceParam> {
+  TShape shape;
+  DMLC_DECLARE_PARAMETER(SpaceParam) { DMLC_DECLARE_FIELD(shape); }
+};
+DMLC_REGISTER_PARAMETER(SpaceParam);
+void Space(const nnvm::NodeAttrs& attrs, const OpContext& ctx, const std::vector<TBlob>& in,
+           const std::vector<OpReqType>& req, const std::vector<TBlob>& out) {
+  const SpaceParam& param = nnvm::get<SpaceParam>(attrs.parsed);
+  ctx.requested[0].get_space_typed<cpu, 2, double>(param.shape.get<2>());
+  UnaryOp::IdentityCompute<cpu>(attrs, ctx, in, req, out);
+}
+NNVM_REGISTER_OP(mx_space)
+    .set_attr_parser(ParamParser<SpaceParam>)
+    .include("MoreGroup")
+    .set_attr<FResourceRequest>(
+        "FResourceRequest",
+        [](const NodeAttrs&) { return std::vector<ResourceRequest>{ResourceRequest::kTempSpace}; })
+    .set_attr<FCompute>("FCompute<cpu>", Space)
+    .add_arguments(SpaceParam::__FIELDS__());
+
 NNVM_REGISTER_OP(mx_rows_softmax)
     .include("MoreGroup")
     .set_attr<FCompute>(

@@ -171,6 +171,15 @@ REGISTER_USER_OP("form_tmp").Input("x").Output("y").SetTensorDescInferFn(
 REGISTER_TMP(float)
 REGISTER_TMP(double)
 
+// Asks for as much temporary space as the caller says, and uses none of it.
+REGISTER_USER_OP("form_space").Input("x").Output("y").Attr<int64_t>("bytes").SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_space")
+    .SetCreateFn<Copy>()
+    .SetIsMatchedHob(user_op::HobTrue())
+    .SetInferTmpSizeFn(
+        [](user_op::InferContext* ctx) -> size_t { return ctx->Attr<int64_t>("bytes"); });
+
 // Inference that insists on integers.
 REGISTER_USER_OP("form_index").Input("x").Output("y").SetTensorDescInferFn(
     [](user_op::InferContext* ctx) -> Maybe<void> {

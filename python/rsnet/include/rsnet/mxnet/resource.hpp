@@ -67,6 +67,15 @@ class Random {
   uint64_t* used_;
 };
 
+// Bytes of a block; more than any machine has if an extent is negative or the product too large.
+inline uint64_t BytesOf(const index_t* extents, int n, uint64_t bytes) {
+  for (int i = 0; i < n; ++i) {
+    bool fits = extents[i] >= 0 && !__builtin_mul_overflow(bytes, extents[i], &bytes);
+    if (!fits) return UINT64_MAX;
+  }
+  return bytes;
+}
+
 struct Resource {
   Resource(ResourceRequest req, const rsnet_host* host, rsnet_ctx* ctx)
       : req(req), host(host), ctx(ctx) {}
@@ -79,7 +88,7 @@ struct Resource {
   template <typename xpu, int dim, typename DType>
   mshadow::Tensor<xpu, dim, DType> get_space_typed(mshadow::Shape<dim> shape,
                                                    mshadow::Stream<xpu>* = nullptr) const {
-    void* memory = host->temp(ctx, shape.Size() * sizeof(DType));
+    void* memory = host->temp(ctx, BytesOf(shape.shape_, dim, sizeof(DType)));
     if (memory == nullptr) throw rsnet::Failure("", RSNET_INTERNAL);
     return {static_cast<DType*>(memory), shape};
   }
