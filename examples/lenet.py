@@ -84,6 +84,7 @@ def train(images, labels, test_images, test_labels, num_epoch=5, batch_size=50):
         mx.io.NDArrayIter(images, labels, batch_size, shuffle=True),
         num_epoch=num_epoch,
         optimizer="adam",
+        optimizer_params={"learning_rate": 0.001},
         initializer=mx.init.Xavier(),
     )
     return module.score(mx.io.NDArrayIter(test_images, test_labels, batch_size), "acc")[0][1]

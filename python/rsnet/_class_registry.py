@@ -1,8 +1,29 @@
-"""Classes known by name, as metrics and initializers are."""
+"""Classes known by name, as metrics, initializers and optimizers are."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Class = TypeVar("Class", bound=type)
+
+#: Classes by lower-case name, for each base class; `rsnet.registry` shows them.
+TABLES: dict[type, dict[str, Any]] = {}
+
+
+def class_named(table: Mapping[str, Class], kind: str, name: Any) -> Class:
+    """The class of this name in whatever case.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    found = table.get(name.lower()) if isinstance(name, str) else None
+    if found is None:
+        known = ", ".join(sorted(table))
+        raise ValueError(f"unknown {kind} {name!r}: expected one of: {known}")
+    return found
 
 
 def register_class(table: dict[str, type], aliases: tuple[Any, ...]) -> Any:

@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["get_alias_func", "get_create_func", "get_register_func", "get_registry"]
+from ._class_registry import TABLES, class_named
 
-_TABLES: dict[type, dict[str, type]] = {}
+__all__ = ["get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 
 
 def get_registry(base_class: type) -> dict[str, type]:
     """A copy of the table of `base_class`: classes by lower-case name."""
-    return dict(_TABLES.get(base_class, {}))
+    return dict(TABLES.get(base_class, {}))
 
 
 def get_register_func(base_class: type, nickname: str) -> Callable[..., type]:
@@ -33,7 +33,7 @@ def get_register_func(base_class: type, nickname: str) -> Callable[..., type]:
     >>> create("twice").factor, create('["twice", {"factor": 3}]').factor
     (2, 3)
     """
-    table = _TABLES.setdefault(base_class, {})
+    table = TABLES.setdefault(base_class, {})
 
     def register(klass: type, name: str | None = None) -> type:
         if not (isinstance(klass, type) and issubclass(klass, base_class)):
@@ -77,7 +77,7 @@ def get_create_func(base_class: type, nickname: str) -> Callable[..., Any]:
     Instead of the name it takes an instance, which it returns, a dict of the keywords, or JSON: a
     dict, or a list of the name and the keywords.
     """
-    table = _TABLES.setdefault(base_class, {})
+    table = TABLES.setdefault(base_class, {})
 
     def create(*args: Any, **kwargs: Any) -> Any:
         given, args = (args[0], args[1:]) if args else (kwargs.pop(nickname, None), ())
@@ -96,11 +96,7 @@ def get_create_func(base_class: type, nickname: str) -> Callable[..., Any]:
             return create(name, **further)
         if given.startswith("{"):
             return create(**json.loads(given))
-        if given.lower() not in table:
-            raise ValueError(
-                f"invalid {nickname} {given!r}: expected one of {', '.join(sorted(table))}"
-            )
-        return table[given.lower()](*args, **kwargs)
+        return class_named(table, nickname, given)(*args, **kwargs)
 
     create.__doc__ = f"Makes a {nickname} from its name, an instance, a dict or JSON."
     return create

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from ._warnings import warn
+from .base import shown
 from .network_drawing import DrawnEdge, DrawnNode
 from .symbol import Symbol
 
@@ -21,6 +22,8 @@ def _shapes(symbol: Symbol, shape: dict[str, tuple[int, ...]] | None) -> dict[st
         found = internals.infer_shape_partial()[1]
         named = zip(internals.list_outputs(), found, strict=True)
         return {name: extents for name, extents in named if extents}
+    if not isinstance(shape, dict):
+        raise TypeError(f"invalid shape {shown(shape)}: expected a dict of str to tuple")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, outputs, _ = internals.infer_shape(**shape)

@@ -131,9 +131,9 @@ impl LoadPlan {
         Ok(Prepared { picture, labels, choice, id: entry.header.id })
     }
 
-    /// An error that skipping does not help against.
+    /// An error that skipping does not help against. Its kind says so: damage is of the kind `Io`.
     fn wrong(&self, record: usize, error: &Error) -> Failure {
-        Failure::Wrong(self.source.at(record, error))
+        Failure::Wrong(Error::new(error.kind(), self.source.at(record, error).message()))
     }
 
     fn augmented(

@@ -36,7 +36,11 @@ impl RecordFile {
     pub fn open(path: &str) -> Result<Self> {
         let failed = |e: std::io::Error| Error::io(format!("cannot read '{path}': {e}"));
         let file = File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
+        let about = file.metadata().map_err(failed)?;
+        if about.is_dir() {
+            return Err(Error::io(format!("cannot read '{path}': a folder, expected a file")));
+        }
+        let length = about.len();
         Ok(RecordFile { path: path.to_owned(), file, length })
     }
 

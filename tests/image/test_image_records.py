@@ -104,6 +104,8 @@ def test_a_file_without_a_record_that_can_be_read(tmp_path):
     path.write_bytes(b"no record file")
     with pytest.raises(OSError, match="no record that can be read.*offset 0 begins with"):
         make(str(path), damaged="skip")
+    with pytest.raises(OSError, match="a folder, expected a file"):
+        make(str(tmp_path))
 
 
 def test_with_and_without_an_index(rec, tmp_path):
@@ -266,8 +268,15 @@ def test_damaged_records_are_skipped_and_counted(damaged):
     assert it.skipped == 3
     images = [b"x", b"y"]
     hopeless = make(records(path + "2.rec", images), 2, damaged="skip")
-    with pytest.raises(mx.MXNetError, match="no record of the epoch can be used"):
+    with pytest.raises(OSError, match="no record of the epoch can be used") as caught:
         hopeless.next()
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_skipping_is_not_advised_where_it_does_not_help(rec):
+    with pytest.raises(ValueError, match="x.rec: the record at offset 0.*'label_width'") as caught:
+        make(rec, label_width=3).next()
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_ids_of_64_bits(tmp_path):

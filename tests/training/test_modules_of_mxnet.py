@@ -38,10 +38,18 @@ def test_a_registry_creates_by_name_json_and_instance():
     assert create(two) is create(rule=two) is two
 
 
+def test_metrics_and_initializers_are_registries():
+    metrics = mx.registry.get_registry(mx.metric.EvalMetric)
+    assert metrics["ce"] is mx.metric.CrossEntropy
+    assert mx.registry.get_registry(mx.init.Initializer)["zeros"] is mx.init.Zero
+    mine = mx.registry.get_create_func(mx.metric.EvalMetric, "metric")("custommetric", max, "most")
+    assert mine.get()[0] == "most"
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: create("three"), ValueError, "invalid rule 'three': expected one of dos, two"),
+        (lambda: create("three"), ValueError, "unknown rule 'three': expected one of: dos, two"),
         (lambda: create(3), TypeError, "invalid rule 3: expected a name or a Rule"),
         (lambda: create(Two(), 3), ValueError, "rule is an instance"),
         (lambda: register(int), TypeError, "expected a subclass of Rule"),

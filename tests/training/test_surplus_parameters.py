@@ -39,6 +39,27 @@ def test_names_that_the_module_lacks_are_ignored(assign):
     assert (arg_params["fc_weight"].asnumpy() == 1).all()
 
 
+def fit_module(rows, values):
+    bound_module().fit(rows, num_epoch=1, arg_params=values, allow_missing=True)
+
+
+def fit_feedforward(rows, values):
+    with pytest.warns(DeprecationWarning, match="FeedForward"):
+        model = mx.model.FeedForward(bound_module().symbol, num_epoch=1, arg_params=values)
+    model.fit(rows)
+
+
+@pytest.mark.parametrize("fit", [fit_module, fit_feedforward])
+def test_a_misspelt_parameter_is_not_passed_over_in_silence(fit):
+    misspelt = {"fc_wieght": nd.ones((2, 3)), "fc_bias": nd.zeros((2,))}
+    rows = mx.io.NDArrayIter(np.ones((4, 3), "f"), np.zeros(4), 2)
+    message = "missing parameter 'fc_weight'.*'fc_wieght'"
+    with pytest.warns(UserWarning, match=message):
+        fit(rows, misspelt)
+    with pytest.raises(RuntimeError, match=message):
+        bound_module().init_params(arg_params=misspelt)
+
+
 def test_fit_goes_on_from_the_parameters_of_a_larger_network():
     module = bound_module()
     rows = mx.io.NDArrayIter(np.ones((4, 3), "f"), np.zeros(4), 2)

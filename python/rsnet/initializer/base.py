@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._class_registry import register_aliases, register_class
+from .._class_registry import TABLES, class_named, register_aliases, register_class
 from .._warnings import warn
 from ..ndarray import NDArray, array
 
@@ -68,21 +68,13 @@ def create(init: Any, **kwargs: Any) -> Initializer:
         name, *rest = init
         kwargs = (rest[0] if rest else {}) | kwargs
         init = name
-    return _named(init)(**kwargs)
-
-
-def _named(name: Any) -> type[Initializer]:
-    try:
-        return _REGISTRY[name.lower()]
-    except (KeyError, AttributeError):
-        known = ", ".join(sorted(_REGISTRY))
-        raise ValueError(f"unknown initializer {name!r}: expected one of: {known}") from None
+    return class_named(_REGISTRY, "initializer", init)(**kwargs)
 
 
 def check_name(name: str) -> None:
     """Refuses the name of no initializer; JSON texts are looked at where they are used."""
     if not name.lstrip().startswith(("[", "{")):
-        _named(name)
+        class_named(_REGISTRY, "initializer", name)
 
 
 def _plain(value: Any) -> Any:
@@ -214,6 +206,9 @@ class Initializer:
             f"invalid name {name!r} of a variable without initializer: expected one that ends in "
             "weight, bias, gamma or beta, or an initializer: Variable(name, init=...)"
         )
+
+
+TABLES[Initializer] = _REGISTRY
 
 
 _STATISTICS = [

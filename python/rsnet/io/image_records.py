@@ -35,12 +35,12 @@ _UNUSED = {"float32": frozenset[str](), "uint8": _NORMALISING, "int8": _NORMALIS
 
 
 @contextmanager
-def _telling_how_to_skip() -> Iterator[None]:
-    """Notes in the error of a damaged record what leaves it out."""
+def _telling_how_to_skip(skips: bool) -> Iterator[None]:
+    """Notes in the error of a damaged record what leaves it out, unless that was asked for."""
     try:
         yield
     except OSError as error:
-        if "the record at offset" in str(error):
+        if "the record at offset" in str(error) and not skips:
             add_note(error, "damaged='skip' leaves damaged records out, and counts them")
         raise
 
@@ -73,7 +73,8 @@ class ImageRecords(MXDataIter):
         known = {name: _plain(value) for name, value in known.items()}
         mean = _mean_image(kind, known, detects) if known.get("mean_img") else None
         self._rounds = dtype == "int8" and any(known.get(name) for name in _MEANS)
-        with _telling_how_to_skip():
+        self._skips = known.get("damaged") == "skip"
+        with _telling_how_to_skip(self._skips):
             self._loader = _core.ImageLoader(
                 known, detects, "float32" if self._rounds else dtype, mean
             )
@@ -105,7 +106,7 @@ class ImageRecords(MXDataIter):
 
     def iter_next(self) -> bool:
         """Goes on to the next batch; False after the last of the epoch."""
-        with _telling_how_to_skip():
+        with _telling_how_to_skip(self._skips):
             made = self._loader.next()
         if made is None:
             self._batch = None

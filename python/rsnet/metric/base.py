@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from .._class_registry import register_aliases, register_class
+from .._class_registry import TABLES, class_named, register_aliases, register_class
 from ..base import shown
 
 __all__ = [
@@ -61,11 +61,7 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
             f"invalid metric {shown(metric)}: expected an EvalMetric, a name, a function or a list "
             "of these"
         )
-    if metric.lower() not in _REGISTRY:
-        raise ValueError(
-            f"unknown metric '{metric}': expected one of: " + ", ".join(sorted(_REGISTRY))
-        )
-    return _REGISTRY[metric.lower()](*args, **kwargs)
+    return class_named(_REGISTRY, "metric", metric)(*args, **kwargs)
 
 
 def host(x: Any) -> numpy.ndarray:
@@ -212,6 +208,9 @@ class EvalMetric:
         return self._pairs(*self.get_global())
 
 
+TABLES[EvalMetric] = _REGISTRY
+
+
 class PairMetric(EvalMetric):
     """A metric of each output and its label; a subclass defines `_update_pair`."""
 
@@ -275,6 +274,7 @@ class CompositeEvalMetric(EvalMetric):
         return [n for n, _ in pairs], [v for _, v in pairs]
 
 
+@register
 class CustomMetric(EvalMetric):
     """Mean of `feval(label, pred)`, a function of NumPy arrays that returns a value or (sum,
     count).

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from .._warnings import warn
 from ..initializer import InitDesc
 from ..ndarray import NDArray
 from .executor_group import DataParallelExecutorGroup
@@ -66,15 +67,38 @@ class Parameters:
             names = ", ".join(map(repr, sorted(self.arg)))
             raise TypeError(f"invalid initializer None: expected one, or arg_params with {names}")
         for own, given in ((self.arg, arg_params), (self.aux, aux_params)):
+            surplus = [] if given is None else [name for name in given if name not in own]
             for name, array in sorted(own.items()):
                 desc = InitDesc(name, attrs.get(name), global_init=initializer)
-                _fill(desc, array, given, initializer, allow_missing)
+                if given is not None and given.get(name) is None:
+                    _accept_missing(name, surplus, allow_missing)
+                _fill(desc, array, given, initializer)
         self.have_values, self.are_behind = True, False
 
 
-def _fill(
-    desc: InitDesc, array: NDArray, given: Any, initializer: Any, allow_missing: bool
-) -> None:
+def _accept_missing(name: str, surplus: list[str], allow_missing: bool) -> None:
+    """Refuses that no value is given, or warns if one of nearly the same name would go unused."""
+    near = difflib.get_close_matches(name, surplus, n=1)
+    if not allow_missing:
+        got = f", got one for '{near[0]}'" if near else ""
+        raise RuntimeError(
+            f"missing parameter '{name}': expected a value for it{got}, or allow_missing=True"
+        )
+    if near and _seems_misspelt(near[0], name):
+        warn(
+            f"missing parameter '{name}': it is initialised, as '{near[0]}', for which there is a "
+            "value, is no parameter of the module"
+        )
+
+
+def _seems_misspelt(name: str, right: str) -> bool:
+    """Nearly the same letters; other numbers are those of another layer."""
+    digits = ["".join(filter(str.isdigit, text)) for text in (name, right)]
+    alike = difflib.SequenceMatcher(None, name, right).ratio()
+    return digits[0] == digits[1] and alike > 0.85
+
+
+def _fill(desc: InitDesc, array: NDArray, given: Any, initializer: Any) -> None:
     value = None if given is None else given.get(desc)
     if value is not None:
         if value is not array:
@@ -83,11 +107,5 @@ def _fill(
                     f"parameter '{desc}' has shape {tuple(value.shape)}, expected {array.shape}"
                 )
             array[:] = value
-    elif given is not None and not allow_missing:
-        near = difflib.get_close_matches(desc, given, n=1)
-        got = f", got one for '{near[0]}'" if near else ""
-        raise RuntimeError(
-            f"missing parameter '{desc}': expected a value for it{got}, or allow_missing=True"
-        )
     elif initializer is not None:
         initializer(desc, array)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import engine
 from .. import ndarray as nd
+from .._class_registry import class_named
 from .._warnings import warn
 from ..base import shown
 from ..lr_scheduler import LRScheduler
@@ -41,10 +42,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
         return name
     if not isinstance(name, str):
         raise TypeError(f"invalid name {name!r}: expected a string")
-    if name.lower() not in _REGISTRY:
-        known = ", ".join(sorted(_REGISTRY))
-        raise ValueError(f"unknown optimizer '{name}': expected one of: {known}")
-    cls = _REGISTRY[name.lower()]
+    cls = class_named(_REGISTRY, "optimizer", name)
     try:
         return cls(**kwargs)
     except TypeError as error:
