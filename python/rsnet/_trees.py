@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["flat", "like"]
+from .base import shown
+
+__all__ = ["flat", "like", "listed", "pair"]
 
 
 def flat(tree: Any, kind: type, what: str) -> list[Any]:
@@ -36,3 +38,19 @@ def like(tree: Any, leaves: list[Any]) -> Any:
     if not isinstance(tree, (list, tuple)):
         return leaves.pop(0)
     return [like(part, leaves) for part in tree]
+
+
+def pair(result: Any, expected: str) -> tuple[Any, Any]:
+    """The two parts of what the body of a loop returned.
+
+    Raises
+    ------
+    ValueError
+        It has not two parts, which the message calls what is `expected`.
+    """
+    try:
+        first, second = result
+    except (TypeError, ValueError):
+        text = f"invalid result {shown(result)} of a loop's body: expected {expected}"
+        raise ValueError(text) from None
+    return first, second

@@ -338,6 +338,10 @@ def test_a_graph_whose_shapes_depend_on_numbers_runs_operator_by_operator():
             chosen = np.array(mask, bool)
             np.testing.assert_allclose(y.asnumpy(), want[chosen], rtol=1e-6)
             np.testing.assert_allclose(a.grad.asnumpy(), want * chosen[:, None], rtol=1e-6)
+            rows = symbol.eval(x=a, keep=mx.nd.array(mask))[0]
+            np.testing.assert_array_equal(rows.asnumpy(), y.asnumpy())
+    with pytest.raises(ValueError, match="expected a key 'keep'"):
+        kept.eval(x=a)
     text = "_contrib_boolean_mask 'kept': the shape of its output depends on the numbers"
     for bind in (
         lambda: kept.simple_bind(mx.cpu(), x=(3, 2)),

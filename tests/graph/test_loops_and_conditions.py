@@ -166,6 +166,14 @@ def test_a_while_loop_that_never_runs_gives_zeros_and_its_variables():
     assert grads["x"].tolist() == [5]
 
 
+def test_a_while_loop_may_have_no_outputs():
+    out, last = contrib.while_loop(
+        lambda i: i < 3, lambda i: (None, i + 1), sym.Variable("x"), max_iterations=4
+    )
+    assert out == []
+    assert last.eval(x=nd.array([1]))[0].asnumpy().tolist() == [3]
+
+
 @pytest.mark.parametrize("value", [-2.0, 2.0])
 def test_cond_computes_one_branch(value):
     def choice(F, at):
@@ -434,6 +442,8 @@ def test_errors_in_a_body_reach_the_caller():
         contrib.foreach(lambda x, s: (s, s), x, s)
     with pytest.raises(TypeError, match="invalid output of type float: expected a Symbol"):
         contrib.foreach(lambda x, s: (1.0, s), x, s)
+    with pytest.raises(ValueError, match=r"invalid result \(<.*expected \(outputs, states\)"):
+        contrib.foreach(lambda x, s: (x + s,), x, s)
     with pytest.raises(ValueError, match="max_iterations"):
         contrib.while_loop(lambda i: i, lambda i: (i, i), x)
     with pytest.raises(ValueError, match="numbers of outputs 1 and 2"):

@@ -85,6 +85,12 @@ def test_cond_runs_one_branch():
             ),
             "new loop variables 2: expected 1",
         ),
+        (lambda: contrib.foreach(lambda x, s: None, nd.ones(3), []), "invalid result None of a"),
+        (
+            lambda: contrib.while_loop(lambda i: 1, lambda i: (i,), nd.ones(1), max_iterations=1),
+            r"of a loop's body: expected \(outputs, loop_vars\)",
+        ),
+        (lambda: contrib.rand_zipfian(nd.ones(1), 2, 0), "invalid range_max 0: expected 1 or more"),
         (lambda: contrib.cond(nd.ones(2), list, list), r"shape \(2,\): expected one element"),
         (lambda: contrib.boolean_mask(nd.ones((2, 3)), nd.ones(3)), r"expected \(2,\)"),
     ],

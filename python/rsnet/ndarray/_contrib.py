@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core import NDArray
-from .._trees import flat, like, listed
+from .._trees import flat, like, listed, pair
 from . import random
 from ._register import op
 
@@ -67,7 +67,7 @@ def foreach(
     Raises
     ------
     ValueError
-        The arrays of `data` have different extents along axis 0, or none.
+        The arrays of `data` have different extents along axis 0, or none; the body returns no pair.
 
     Examples
     --------
@@ -86,7 +86,8 @@ def foreach(
     _flat(init_states, "init_states")
     outputs, states = [], init_states
     for i in range(lengths.pop()):
-        out, states = body(like(data, [array[i] for array in arrays]), states)
+        step = body(like(data, [array[i] for array in arrays]), states)
+        out, states = pair(step, "(outputs, states)")
         outputs.append(out)
     return _stacked(outputs), states
 
@@ -122,8 +123,8 @@ def while_loop(
     Raises
     ------
     ValueError
-        `max_iterations` is missing or negative, there are no loop variables, or their number
-        changes.
+        `max_iterations` is missing or negative, there are no loop variables, their number changes,
+        or `func` returns no pair.
 
     Examples
     --------
@@ -142,7 +143,7 @@ def while_loop(
         raise ValueError("invalid loop_vars []: expected at least one array")
     outputs: list[Any] = []
     while len(outputs) < max_iterations and _truth(cond(*states)):
-        out, new = func(*states)
+        out, new = pair(func(*states), "(outputs, loop_vars)")
         new = listed(new)
         if len(new) != len(states):
             raise ValueError(
@@ -239,6 +240,11 @@ def rand_zipfian(
     expected_true, expected_sampled : NDArray, float64
         How often each of `true_classes` and of the samples is expected in `num_sampled` draws.
 
+    Raises
+    ------
+    ValueError
+        `range_max` is less than 1.
+
     Examples
     --------
     >>> from rsnet import nd
@@ -246,6 +252,8 @@ def rand_zipfian(
     >>> samples.shape, true.asnumpy().round(4).tolist()
     ((4,), [0.4982])
     """
+    if range_max < 1:
+        raise ValueError(f"invalid range_max {range_max}: expected 1 or more")
     whole = math.log(range_max + 1)
     draws = random.uniform(0, whole, shape=(num_sampled,), dtype="float64", ctx=ctx)
     samples = op.clip(op.exp(draws) - 1, 0, range_max - 1).astype("int64")

@@ -24,6 +24,11 @@ def rand_zipfian(
     expected_true, expected_sampled : Symbol, float64
         How often each of `true_classes` and of the samples is expected in `num_sampled` draws.
 
+    Raises
+    ------
+    ValueError
+        `range_max` is less than 1.
+
     Examples
     --------
     >>> import rsnet as mx
@@ -31,6 +36,8 @@ def rand_zipfian(
     >>> true.eval(classes=mx.nd.array([3]))[0].asnumpy().round(4).tolist()
     [0.4982]
     """
+    if range_max < 1:
+        raise ValueError(f"invalid range_max {range_max}: expected 1 or more")
     whole = math.log(range_max + 1)
     draws = random.uniform(0, whole, shape=(num_sampled,), dtype="float64")
     places: Any = function("exp")(draws)

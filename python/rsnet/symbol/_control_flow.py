@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import name as names
-from .._trees import flat, like, listed
+from .._trees import flat, like, listed, pair
 from ..attribute import AttrScope
 from .register import create, function
 from .symbol import Group, Symbol, Variable
@@ -117,8 +117,8 @@ def foreach(
     Raises
     ------
     ValueError
-        The body does not use some of `data`, returns another number of states than it takes, or no
-        output at all.
+        The body does not use some of `data`, returns another number of states than it takes, no
+        output at all, or no pair.
 
     Examples
     --------
@@ -133,7 +133,8 @@ def foreach(
     with _Scope(name) as scope:
         slices = scope.variables(sequences, "data")
         before = scope.variables(states, "state")
-        made, new = body(like(data, list(slices)), like(init_states, list(before)))
+        step = body(like(data, list(slices)), like(init_states, list(before)))
+        made, new = pair(step, "(outputs, states)")
         outputs, after = _outputs(made, "output"), _outputs(new, "state")
         if len(after) != len(states):
             raise ValueError(f"invalid number of new states {len(after)}: expected {len(states)}")
@@ -191,7 +192,7 @@ def while_loop(
     cond : callable
         Takes the loop variables; returns a symbol of one element. It is called once, as `func`.
     func : callable
-        Takes the loop variables; returns outputs, and as many new loop variables.
+        Takes the loop variables; returns outputs (None for none), and as many new loop variables.
     loop_vars : Symbol or list of Symbol
         The first loop variables, at least one.
     max_iterations : int
@@ -208,8 +209,8 @@ def while_loop(
     Raises
     ------
     ValueError
-        `max_iterations` is missing or less than 1, there are no loop variables, or their number
-        changes.
+        `max_iterations` is missing or less than 1, there are no loop variables, their number
+        changes, or `func` returns no pair.
 
     Examples
     --------
@@ -235,8 +236,8 @@ def while_loop(
         condition = scope.cut([scope.inside(answer[0])], before)
     with _Scope(f"{name}_func") as scope:
         before = scope.variables(first, "var")
-        made, new = func(*like(states, list(before)))
-        new = listed(new)
+        made, new = pair(func(*like(states, list(before))), "(outputs, loop_vars)")
+        made, new = [] if made is None else made, listed(new)
         outputs, after = _outputs(made, "output"), _outputs(new, "loop variable")
         if len(after) != len(first):
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..base import MXNetError, limit_bytes
 from ..context import Context, current_context
 from ..executor import Executor
 from ..ndarray import NDArray, zeros
+from ..ndarray._stepwise import StepwiseGraph
 from ..util import is_np_shape
 from .bind_arguments import (
     argument_names,
@@ -27,6 +28,7 @@ from .infer import to_core_shape
 
 if TYPE_CHECKING:
     from ..plan import MemoryPlan
+    from .symbol import Symbol
 
 
 class Binding:
@@ -216,6 +218,8 @@ class Binding:
     def eval(self, ctx: Any = None, **kwargs: Any) -> list[Any]:
         """Binds to the given arrays, runs forward and returns the outputs.
 
+        A symbol with `contrib.boolean_mask`, which cannot be bound, runs operator by operator.
+
         Parameters
         ----------
         ctx : Context, optional
@@ -232,6 +236,9 @@ class Binding:
         ValueError
             An argument or auxiliary state is missing.
         """
+        if self._handle.shaped_by_numbers():
+            given = arrays("args", kwargs, self._handle.list_inputs(), False)
+            return StepwiseGraph("eval", cast("Symbol", self))(cast("list[NDArray]", given))
         aux = {
             name: kwargs[name] for name in self._handle.list_auxiliary_states() if name in kwargs
         }
