@@ -2,6 +2,7 @@
 
 use crate::dtype::Element;
 use crate::huge_pages;
+use std::alloc::{Layout, alloc_zeroed};
 use std::cell::RefCell;
 
 thread_local! {
@@ -15,14 +16,15 @@ const LINE: usize = 64;
 const MOST_KEPT_BYTES: usize = 64 << 20;
 
 /// Calls `f` with `len` elements of uninitialised (but valid) scratch on a cache line of their own.
-/// Calls may be nested; each level has its own buffer.
+/// Calls may be nested; each level has its own buffer. A panic, which makes the operation fail, if
+/// there is not so much memory.
 pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let words = words(len * size_of::<T>());
     let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
     if buffer.len() < words {
-        buffer.clear();
-        buffer.reserve_exact(words);
-        fill(&mut buffer, words);
+        drop(buffer);
+        buffer = zeros(words)
+            .unwrap_or_else(|| panic!("cannot get {} bytes of temporary space", words * 8));
     }
     let base = buffer.as_mut_ptr().cast::<u8>();
     let skip = base.align_offset(LINE);
@@ -35,11 +37,21 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     result
 }
 
-/// Fills an empty buffer, which has the capacity; large ones in huge pages.
-fn fill(buffer: &mut Vec<u64>, words: usize) {
-    // SAFETY: the memory is the buffer's.
-    unsafe { huge_pages::advise(buffer.as_mut_ptr().cast(), words * 8) };
-    buffer.resize(words, 0);
+/// A buffer that holds zeros; `None` if there is not enough memory. The system commits the pages of
+/// a large one when they are written, so that space which a kernel asks for and does not use costs
+/// nothing. Large ones are in huge pages.
+fn zeros(words: usize) -> Option<Vec<u64>> {
+    let layout = Layout::array::<u64>(words).ok()?;
+    // SAFETY: the layout is not empty, `words` counts a spare line. The memory has this layout, and
+    // all bytes 0 are numbers.
+    unsafe {
+        let at = alloc_zeroed(layout).cast::<u64>();
+        if at.is_null() {
+            return None;
+        }
+        huge_pages::advise(at.cast(), layout.size());
+        Some(Vec::from_raw_parts(at, words, words))
+    }
 }
 
 /// Number of words of a buffer that holds `bytes` bytes from a cache line on.
@@ -56,9 +68,8 @@ impl Scratch {
         let words = words(bytes);
         let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
         if buffer.len() < words {
-            buffer.clear();
-            buffer.try_reserve_exact(words).ok()?;
-            fill(&mut buffer, words);
+            drop(buffer);
+            buffer = zeros(words)?;
         }
         Some(Scratch(buffer))
     }

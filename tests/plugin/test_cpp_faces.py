@@ -305,26 +305,26 @@ LISTINGS = os.environ.get("RSNET_LISTINGS")
 
 @pytest.mark.skipif(LISTINGS is None, reason="RSNET_LISTINGS names no folder of listings")
 def test_listings_compile_unchanged():
-    folder = Path(LISTINGS)
+    def read(name):
+        return (Path(LISTINGS) / name).read_text()
+
+    relu = read("oneflow_myrelu_op.cpp") + read("oneflow_myrelu_cpu_kernel.cpp")
+    quadratic = "#include <rsnet/mxnet.h>\nnamespace mxnet { namespace op {\n"
+    quadratic += read("mxnet_quadratic.cpp") + "}}"
+    head = '#include "oneflow/core/framework/framework.h"\nnamespace oneflow { namespace {\n'
+    myop = head + read("oneflow_myop.cpp") + "}}"
     code = f"""
         import rsnet as mx
-        from plugins import compiled_text
-        folder = {str(folder)!r}
-        read = lambda name: open(folder + "/" + name).read()
-        relu = read("oneflow_myrelu_op.cpp") + read("oneflow_myrelu_cpu_kernel.cpp")
-        print(mx.load_library(compiled_text(relu)))
+        print(mx.load_library({compiled_text(relu)!r}))
         print(mx.nd.myrelu(mx.nd.array([-2, -1, 0, 1, 2])).asnumpy().tolist())
-        quadratic = "#include <rsnet/mxnet.h>\\nnamespace mxnet {{ namespace op {{\\n"
-        quadratic += read("mxnet_quadratic.cpp") + "}}}}"
-        print(mx.load_library(compiled_text(quadratic)))
+        print(mx.load_library({compiled_text(quadratic)!r}))
         x = mx.nd.array([[1, 2], [3, 4]])
         x.attach_grad()
         with mx.autograd.record():
             y = mx.nd.quadratic(x, a=1, b=2, c=3)
         y.backward()
         print(y.asnumpy().tolist(), x.grad.asnumpy().tolist())
-        head = '#include "oneflow/core/framework/framework.h"\\nnamespace oneflow {{ namespace {{\\n'
-        print(mx.load_library(compiled_text(head + read("oneflow_myop.cpp") + "}}}}")))
+        print(mx.load_library({compiled_text(myop)!r}))
     """
     assert printed(code).splitlines() == [
         "['myrelu']",

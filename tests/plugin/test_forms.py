@@ -1,6 +1,7 @@
 """Gradients by names of arguments, sizes and inference by dtype, kernels of a GPU."""
 
 import re
+import resource
 
 import numpy as np
 import pytest
@@ -75,6 +76,14 @@ def test_absurd_temporary_space_is_an_error_of_the_node(name, given):
     exe = y.simple_bind(mx.cpu(), x=(3,), grad_req="null")
     with pytest.raises(MemoryError, match=f"{name} 'node': cannot get [0-9]+ bytes"):
         exe.forward()[0].asnumpy()
+
+
+def test_temporary_space_that_is_not_used_costs_nothing():
+    mx.load_library(compiled("mxnet_more.cc"))
+    x, before = nd.array([1, 2, 3]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert nd.form_space(x, bytes=2**30).asnumpy().tolist() == [1, 2, 3]
+    assert nd.mx_space(x, shape=(2**14, 2**13)).asnumpy().tolist() == [1, 2, 3]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
 
 
 def test_shapes_follow_without_dtypes():

@@ -42,14 +42,16 @@ def test_the_interpreter_is_free_while_a_library_loads():
 
 
 def test_a_library_is_mended_and_loaded_from_the_same_path(tmp_path):
+    made = [
+        compiled_text(MENDED.replace("NAME", name).replace("FACTOR", factor))
+        for name, factor in [("relu", "1"), ("mended", "3")]
+    ]
     code = f"""
         import os, shutil
         import rsnet as mx
-        from plugins import compiled_text
         path = {str(tmp_path / "libmended.so")!r}
-        for name, factor in [("relu", "1"), ("mended", "3")]:
-            made = compiled_text({MENDED!r}.replace("NAME", name).replace("FACTOR", factor))
-            shutil.copy(made, path + ".new")
+        for library in {made!r}:
+            shutil.copy(library, path + ".new")
             os.replace(path + ".new", path)
             try:
                 print(mx.load_library(path))

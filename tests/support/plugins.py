@@ -5,8 +5,10 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from places import ROOT
@@ -62,21 +64,32 @@ def _mark(content):
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def _remove_unused_headers():
+    """Removes headers that were not used for a day: a compiled form takes 100 MB."""
+    for folder in _KEPT.glob("headers-*"):
+        with contextlib.suppress(OSError):
+            if folder.is_dir() and time.time() - folder.stat().st_mtime > 86_400:
+                shutil.rmtree(folder)
+
+
 def _precompiled(file, cflags):
     """Flags that put the headers of a source in C++ ahead of it in their compiled form: reading
     them takes most of the time. None where only g++'s own form would do.
     """
     text = file.read_text()
     headers = [header for included, header in _FACES.items() if re.search(included, text)]
-    if not headers or cflags or "CXX" in os.environ:
+    if not headers or cflags or "CXX" in os.environ or shutil.which("g++") is None:
         return []
     flags = [*get_compile_flags(), "-O0"]
     sources = sorted(path for path in Path(get_include()).rglob("*") if path.is_file())
     contents = b"".join(path.read_bytes() for path in sources)
-    folder = _KEPT / _mark(repr([headers[0], flags]).encode() + contents)
+    folder = _KEPT / f"headers-{_mark(repr([headers[0], flags]).encode() + contents)}"
     first, made = folder / "first.hpp", folder / "first.hpp.gch"
     with _alone(folder.name):
-        if not made.exists():
+        if made.exists():
+            os.utime(folder)  # it is in use
+        else:
+            _remove_unused_headers()
             folder.mkdir(exist_ok=True)
             first.write_text(f"#include <{headers[0]}>\n")
             draft = folder / "draft"
