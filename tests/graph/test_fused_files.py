@@ -12,14 +12,24 @@ sym, nd = mx.sym, mx.nd
 RANGE = (-3.0, 3.0)
 
 
+ATTENTION = "_contrib_interleaved_matmul_"
+
+#: Fused operators, by the plain one that they begin with.
+FUSED = {
+    "Convolution": "_sg_mkldnn_conv",
+    "FullyConnected": "_sg_mkldnn_fully_connected",
+    f"{ATTENTION}selfatt_qk": "_sg_mkldnn_selfatt_qk",
+    f"{ATTENTION}selfatt_valatt": "_sg_mkldnn_selfatt_valatt",
+}
+
+
 def fused(body, name, inputs, **params):
-    """The JSON node of a fused layer whose body is a symbol, and the number of its variables."""
+    """The JSON node of a fused operator whose body is a symbol."""
     graph = json.loads(body.tojson())
     graph.pop("attrs")
-    layer = {n["op"] for n in graph["nodes"]} & {"Convolution", "FullyConnected"}
-    op = {"Convolution": "_sg_mkldnn_conv", "FullyConnected": "_sg_mkldnn_fully_connected"}
+    op = next(FUSED[n["op"]] for n in graph["nodes"] if n["op"] in FUSED)
     text = {key: str(value) for key, value in params.items()}
-    return {"op": op[layer.pop()], "name": name, "inputs": inputs, "attrs": text,
+    return {"op": op, "name": name, "inputs": inputs, "attrs": text,
             "subgraphs": [graph]}  # fmt: skip
 
 
@@ -128,6 +138,67 @@ def test_quantised_fully_connected_takes_integer_weights():
     np.testing.assert_allclose(got, want, atol=1e-4)
 
 
+def attention(*inputs, **params):
+    """The nodes of both products of self-attention, and the same as a symbol of plain nodes."""
+    sources = [sym.Variable(name) for name in ("q", "v", "weights")]
+    first = sym.contrib.interleaved_matmul_selfatt_qk(sources[0], heads=2, name="qk")
+    second = sym.contrib.interleaved_matmul_selfatt_valatt(*sources[1:], heads=2, name="va")
+    plain = second(weights=sym.softmax(first))
+    nodes = fused(first, "f_qk", inputs[0], **params), fused(second, "f_va", inputs[1], **params)
+    return nodes, plain
+
+
+def attention_values():
+    rng = np.random.RandomState(2)
+    return {name: nd.array(rng.uniform(-2, 2, (3, 2, 24))) for name in ("q", "v")}
+
+
+def test_fused_attention_is_its_plain_nodes():
+    (first, second), plain = attention([[0, 0, 0]], [[1, 0, 0], [3, 0, 0]], quantized="False")
+    soft = {"op": "softmax", "name": "soft", "inputs": [[2, 0, 0]]}
+    net = sym.load_json(file_of(["q", "v"], first, soft, second))
+    assert {"f_qk_output", "f_va_output"} < set(net.get_internals().list_outputs())
+    want, got = (s.eval(**attention_values())[0].asnumpy() for s in (plain, net))
+    np.testing.assert_array_equal(got, want)
+
+
+def test_quantised_attention_takes_and_gives_integers():
+    # Variables 0 and 1, their integers 2 and 3, the first product 4, its softmax 5 and 6.
+    first = [[2, 0, 0], [2, 1, 0], [2, 2, 0]]
+    second = [[3, 0, 0], [6, 0, 0], [3, 1, 0], [3, 2, 0], [6, 1, 0], [6, 2, 0]]
+    (first, second), plain = attention(first, second, quantized="True")
+    first["attrs"]["enable_float_output"] = "True"
+    second["attrs"] |= {"min_calib_range": "-2", "max_calib_range": "2"}
+    soft = {"op": "softmax", "name": "soft", "inputs": [[4, 0, 0]]}
+    nodes = [quantize("iq", 0), quantize("iv", 1), first, soft, quantize("is", 5), second]
+    nodes.append({"op": "_contrib_dequantize", "name": "real",
+                  "inputs": [[7, k, 0] for k in range(3)]})  # fmt: skip
+    net = sym.load_json(file_of(["q", "v"], *nodes))
+    assert net.get_internals()["f_va_output0"].infer_type()[1] == [np.int8]
+    want, got = (s.eval(**attention_values())[0].asnumpy() for s in (plain, net))
+    assert 0 < np.abs(got - want).max() < 0.1
+    assert np.abs(want).max() > 1
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_sums_without_a_range_are_quantised_by_the_node_behind_them(calibrated):
+    body = sym.relu(sym.FullyConnected(sym.Variable("d"), num_hidden=3, no_bias=True, name="fc"))
+    node = fused(body, "q_fc", [[2, 0, 0], [1, 0, 0], [2, 1, 0], [2, 2, 0]], quantized="True")
+    again = {"op": "_contrib_requantize", "name": "again", "inputs": [[3, k, 0] for k in range(3)],
+             "attrs": {"out_type": "int8"}}  # fmt: skip
+    if calibrated:
+        again["attrs"] |= {"min_calib_range": "-4", "max_calib_range": "4"}
+    net = sym.load_json(file_of(["d", "w"], quantize("q", 0), node, again,
+                                heads=[[4, k, 0] for k in range(3)]))  # fmt: skip
+    rng = np.random.RandomState(3)
+    values = {"d": nd.array(rng.uniform(-3, 3, (4, 9))), "w": nd.array(rng.normal(size=(3, 9)))}
+    want = np.maximum(values["d"].asnumpy() @ values["w"].asnumpy().T, 0)
+    q, _, high = (v.asnumpy() for v in net.eval(ctx=mx.cpu(), **values))
+    assert q.dtype == np.int8
+    assert high == 4 if calibrated else abs(high - want.max()) < 0.2
+    np.testing.assert_allclose(q * high / 127, want.clip(None, high), atol=0.2)
+
+
 def test_bad_subgraphs_are_clear_errors():
     body = conv_body()
     names = order(body)
@@ -150,5 +221,4 @@ def test_bad_subgraphs_are_clear_errors():
     refused("subgraph 0 of node 8 'f'", subgraphs=[{"nodes": 3, "heads": []}])
     backwards = {"nodes": graph["nodes"][::-1], "heads": [[0, 0, 0]]}
     refused("invalid|inputs before", subgraphs=[backwards])
-    attention = {"op": "_sg_mkldnn_selfatt_qk", "attrs": {"heads": "2", "quantized": "True"}}
-    refused("attention on integers", subgraphs=[], **attention)
+    refused("stands for the graph inside", subgraphs=[], op="_sg_mkldnn_selfatt_qk")

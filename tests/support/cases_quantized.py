@@ -60,7 +60,7 @@ for dtype in BYTES:
 quantized("_contrib_quantized_embedding", In((2, 3), 0, 5, "index", "float32"), ints(5, 4),
           *ranges(1), input_dim=5, output_dim=4)  # fmt: skip
 channels = In((3,), 0.5, 2, dtype="float32")
-for fix_gamma in (True, False):
-    case("_contrib_quantized_batch_norm", ints(2, 3, 4), *[channels] * 4, *ranges(1),
+for fix_gamma, dtype in ((True, "int8"), (False, "int8"), (False, "uint8")):
+    case("_contrib_quantized_batch_norm", ints(2, 3, 4, dtype=dtype), *[channels] * 4, *ranges(1),
          min_calib_range=-2.0, max_calib_range=3.0, fix_gamma=fix_gamma, grad="none",
          dtypes=("float32",), mutates=(3, 4))  # fmt: skip

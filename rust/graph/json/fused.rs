@@ -1,45 +1,57 @@
 //! Fused nodes, which hold a graph of their own: each becomes the plain nodes that it stands for.
 //!
 //! A fused node of oneDNN's backend computes a convolution or a fully connected layer with what
-//! follows it. One that is `quantized` takes 8-bit integers with ranges: its product is computed on
-//! integers, what follows in float32, and its output is quantised again.
+//! follows it, or a product of self-attention. One that is `quantized` takes 8-bit integers with
+//! ranges: the product of a layer is computed on integers, everything else in float32, and its
+//! output is quantised again, here or, where the file has no range for it, by a node behind it.
 
 use super::super::static_graph::Dict;
 use super::raw::{Raw, RawGraph};
 use crate::error::{Error, Result};
+use std::collections::HashMap;
 
 /// An output of a node of the file.
 type Source = (usize, u32);
 
-/// Plain operators that fused nodes without a graph of their own stand for.
-const PLAIN: [(&str, &str); 2] = [
-    ("_sg_mkldnn_selfatt_qk", "_contrib_interleaved_matmul_selfatt_qk"),
-    ("_sg_mkldnn_selfatt_valatt", "_contrib_interleaved_matmul_selfatt_valatt"),
+const FUSED: [&str; 4] = [
+    "_sg_mkldnn_conv",
+    "_sg_mkldnn_fully_connected",
+    "_sg_mkldnn_selfatt_qk",
+    "_sg_mkldnn_selfatt_valatt",
 ];
 
 /// Replaces fused nodes. Each keeps its number, which that of its last plain node becomes; the
 /// others are appended.
 pub(super) fn expand(raw: &mut Vec<Raw>) -> Result<()> {
+    let mut reals = HashMap::new();
     for id in 0..raw.len() {
-        if let Some((_, plain)) = PLAIN.iter().find(|(fused, _)| raw[id].op == *fused) {
-            let node = &mut raw[id];
-            if flag(&node.dict, "quantized") {
-                return Err(refused(node, "attention on integers is not in rsnet"));
-            }
-            node.op = (*plain).to_owned();
-            node.dict.retain(|key, _| key == "heads" || key.starts_with("__"));
-        }
-        if !matches!(raw[id].op.as_str(), "_sg_mkldnn_conv" | "_sg_mkldnn_fully_connected") {
+        if !FUSED.contains(&raw[id].op.as_str()) {
             continue;
         }
         let mut bodies = std::mem::take(&mut raw[id].bodies);
         match (bodies.pop(), bodies.is_empty()) {
-            (Some(body), true) => Expansion::of(raw, id, &body)?.run(body)?,
+            (Some(body), true) => {
+                let real = Expansion::of(raw, id, &body)?.run(body)?;
+                reals.extend(real.map(|real| (id, real)));
+            }
             (None, _) => {}
             (Some(_), false) => return Err(refused(&raw[id], "it has several subgraphs")),
         }
     }
+    requantize(raw, &reals);
     Ok(())
+}
+
+/// Lets nodes that quantise the sums of a fused node again quantise the real numbers that the sums
+/// stand for (`reals`, by the fused node's number).
+fn requantize(raw: &mut [Raw], reals: &HashMap<usize, Source>) {
+    for node in raw.iter_mut().filter(|node| node.op == "_contrib_requantize") {
+        let Some(&(fused, 0)) = node.inputs.first() else { continue };
+        if let Some(&real) = reals.get(&fused) {
+            node.op = "_contrib_quantize_v2".to_owned();
+            node.inputs = vec![real];
+        }
+    }
 }
 
 fn refused(node: &Raw, why: &str) -> Error {
@@ -121,7 +133,9 @@ impl<'a> Expansion<'a> {
         real
     }
 
-    fn run(mut self, body: RawGraph) -> Result<()> {
+    /// Makes the plain nodes. Returns the real numbers behind an output that is quantised without a
+    /// calibrated range, which in the file are sums in int32.
+    fn run(mut self, body: RawGraph) -> Result<Option<Source>> {
         let [(head, 0)] = body.heads[..] else {
             return Err(malformed(&self.raw[self.id], "heads", "the first output of one node"));
         };
@@ -142,21 +156,10 @@ impl<'a> Expansion<'a> {
             if node.op == "null" {
                 continue;
             }
-            let product = self.product(&node, &variable)?;
-            let result = match product {
+            let result = match self.product(&node, &variable)? {
                 Some(result) => result,
                 None => {
-                    let mut inputs = Vec::with_capacity(node.inputs.len());
-                    for &(from, index) in &node.inputs {
-                        inputs.push(match (variable[from], made[from]) {
-                            (Some(input), _) => self.real(input),
-                            (None, Some((id, _))) => (id, index),
-                            (None, None) => {
-                                let expected = "inputs before the nodes that read them";
-                                return Err(malformed(&self.raw[self.id], "nodes", expected));
-                            }
-                        });
-                    }
+                    let inputs = self.inputs_of(&node, &variable, &made)?;
                     self.add(&node.op, node.name, node.dict, inputs)
                 }
             };
@@ -165,14 +168,35 @@ impl<'a> Expansion<'a> {
         let Some(mut last) = made[head] else {
             return Err(Error::internal("the head of a subgraph was not made"));
         };
+        let mut uncalibrated = None;
         if quantises {
-            let mut dict: Dict = Dict::from([("out_type".to_owned(), "auto".to_owned())]);
-            for key in ["min_calib_range", "max_calib_range"] {
-                dict.extend(self.dict.get(key).map(|text| (key.to_owned(), text.clone())));
-            }
+            let range = ["min_calib_range", "max_calib_range"];
+            let range = range.map(|key| Some((key.to_owned(), self.dict.get(key)?.clone())));
+            let mut dict = Dict::from_iter(range.into_iter().flatten());
+            uncalibrated = dict.is_empty().then_some(last);
+            dict.insert("out_type".to_owned(), "auto".to_owned());
             last = self.add("_contrib_quantize_v2", String::new(), dict, vec![last]);
         }
-        self.finish(last.0, head)
+        self.finish(last.0, head)?;
+        Ok(uncalibrated)
+    }
+
+    /// What a node of the body reads, in real numbers.
+    fn inputs_of(
+        &mut self,
+        node: &Raw,
+        variable: &[Option<usize>],
+        made: &[Option<Source>],
+    ) -> Result<Vec<Source>> {
+        let source = |&(from, index): &Source| match (variable[from], made[from]) {
+            (Some(input), _) => Ok(self.real(input)),
+            (None, Some((id, _))) => Ok((id, index)),
+            (None, None) => {
+                let expected = "inputs before the nodes that read them";
+                Err(malformed(&self.raw[self.id], "nodes", expected))
+            }
+        };
+        node.inputs.iter().map(source).collect()
     }
 
     /// Gives the fused node's number and name to node `last`. (Nothing refers to `last` but, if it

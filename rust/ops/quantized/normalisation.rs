@@ -1,9 +1,9 @@
-//! `quantized_batch_norm`: batch normalisation of int8 by moving averages.
+//! `quantized_batch_norm`: batch normalisation of integers by moving averages.
 
 use super::ranges::*;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::int8::convert::{ToUnits, each};
+use crate::kernels::int8::convert::{Integer, ToUnits, each};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::assign_type;
 use crate::operator::{Attrs, Call, Kernel, OpDef, OpReq};
@@ -15,7 +15,7 @@ const BATCH_NORM: &str = r#"
 
 Notes
 -----
-``data`` is int8 with its range (see `quantize`); gamma, beta and moving averages are float32. The
+``data`` is int8 or uint8 with its range (see `quantize`); gamma, beta and moving averages are float32. The
 output is int8 of the calibrated range, which is needed. The moving averages stay. There is no
 gradient.
 
@@ -28,7 +28,7 @@ Examples
 "#;
 
 const INPUTS: [(&str, &str); 7] = [
-    ("data", "Integers, int8 (N, C, ...)."),
+    ("data", "Integers, int8 or uint8 (N, C, ...)."),
     ("gamma", "Scale of each channel (C,)."),
     ("beta", "Shift of each channel (C,)."),
     ("moving_mean", "Moving average of the mean (C,)."),
@@ -57,7 +57,9 @@ pub fn operators() -> Vec<OpDef> {
             Ok(known)
         })
         .infer_type(|_, inputs, outputs| {
-            assign_type(&mut inputs[0], "data", DType::I8)?;
+            if inputs[0] != Some(DType::U8) {
+                assign_type(&mut inputs[0], "data", DType::I8)?;
+            }
             assign_type(&mut outputs[0], "output", DType::I8)?;
             for (slot, (name, _)) in inputs.iter_mut().zip(INPUTS).skip(1) {
                 assign_type(slot, name, DType::F32)?;
@@ -81,16 +83,20 @@ fn calibrated(attrs: &Attrs) -> Result<Range> {
 fn run(call: &Call<'_>) -> Result<()> {
     let range = calibrated(call.attrs)?;
     range.write(call);
-    if call.req[0] == OpReq::Null {
-        return Ok(());
+    if call.req[0] != OpReq::Null {
+        with_byte!(call.inputs[0].dtype(), T => normalise::<T>(call, range));
     }
+    Ok(())
+}
+
+fn normalise<T: Integer>(call: &Call<'_>, range: Range) {
     let p: &BatchNormParam = call.attrs.get();
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let extents = batch_norm::extents(p, x);
-    let (unit, units) = (Range::of_inputs(call, 5).unit(DType::I8), range.units(DType::I8));
+    let (unit, units) = (Range::of_inputs(call, 5).unit(x.dtype()), range.units(DType::I8));
     // SAFETY: inputs are not written while the kernel runs.
     let of = |i: usize, c: usize| f64::from(unsafe { call.inputs[i].slice::<f32>() }[c]);
-    let (from, to) = (Shared(x.as_ptr::<i8>()), Shared(y.as_ptr::<i8>()));
+    let (from, to) = (Shared(x.as_ptr::<T>()), Shared(y.as_ptr::<i8>()));
     let grain = (1usize << 15).div_ceil(extents.inner.max(1));
     parallel_for(extents.outer * extents.channels, grain, |tasks| {
         for plane in tasks {
@@ -104,5 +110,4 @@ fn run(call: &Call<'_>) -> Result<()> {
             unsafe { each(to_units, from.at(at).cast_const(), to.at(at), extents.inner) };
         }
     });
-    Ok(())
 }

@@ -153,7 +153,8 @@ fn forward<T: Real>(
                 continue;
             };
             e.walk(binned, region, image, range, |c, bin, from, taps| {
-                put(c * h * w + bin, taps.iter().map(|&(k, weight)| x[from + k] * weight).sum());
+                let add = |sum, &(k, weight): &(usize, T)| sum + x[from + k] * weight;
+                put(c * h * w + bin, taps.iter().fold(T::zero(), add));
             });
         }
     });

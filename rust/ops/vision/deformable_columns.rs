@@ -147,7 +147,8 @@ pub fn gather<T: Real>(
                 let factor = mask.map_or(T::one(), |m| m[part * positions + at]);
                 for c in group * per_group..(group + 1) * per_group {
                     let image = &x[c * plane..(c + 1) * plane];
-                    let value: T = sample.known().map(|(k, weight, ..)| image[k] * weight).sum();
+                    let add = |sum, (k, weight, ..): (usize, T, T, T)| sum + image[k] * weight;
+                    let value = sample.known().fold(T::zero(), add);
                     // SAFETY: rows of the columns belong to one task.
                     unsafe { *out.at((c * taps + tap) * positions + at) = value * factor };
                 }

@@ -312,7 +312,7 @@ fn sample<T: Real>(x: &[T], grid: &[T], e: &Extents, out: &mut [T]) {
             let corners = e.corners(grid, image, i);
             for c in 0..e.c {
                 let from = &x[(image * e.c + c) * plane..][..plane];
-                let sum = corners.known().map(|(k, w, ..)| from[k] * w).sum();
+                let sum = corners.known().fold(T::zero(), |sum, (k, w, ..)| sum + from[k] * w);
                 // SAFETY: places of the output belong to one task.
                 unsafe { *y.at((image * e.c + c) * target + i) = sum };
             }
