@@ -15,9 +15,9 @@ const BATCH_NORM: &str = r#"
 
 Notes
 -----
-``data`` is int8 or uint8 with its range (see `quantize`); gamma, beta and moving averages are float32. The
-output is int8 of the calibrated range, which is needed. The moving averages stay. There is no
-gradient.
+``data`` is int8 or uint8 with its range (see `quantize`); gamma, beta and moving averages are
+float32. The output is int8 of the calibrated range, which is needed. The moving averages stay.
+There is no gradient.
 
 Examples
 --------
