@@ -78,7 +78,12 @@ impl Device {
         let fault = Arc::default();
         let compute = Stream::new(&primary, &fault, None)?;
         let copies = Stream::new(&primary, &fault, Some(compute.clone()))?;
-        let memory = DeviceMemory { id, primary: primary.clone(), compute: compute.clone() };
+        let memory = DeviceMemory {
+            id,
+            primary: primary.clone(),
+            compute: compute.clone(),
+            copies: copies.clone(),
+        };
         let pinned = PinnedMemory { id, primary: primary.clone(), copies: copies.clone() };
         Ok(Device {
             blas: OnceLock::new(),

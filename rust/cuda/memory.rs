@@ -18,6 +18,7 @@ pub struct DeviceMemory {
     pub id: i32,
     pub primary: Arc<Primary>,
     pub compute: Arc<Stream>,
+    pub copies: Arc<Stream>,
 }
 
 /// Page-locked memory of the host.
@@ -55,7 +56,7 @@ impl Source for DeviceMemory {
         let made = self.primary.allocate("cuMemAlloc", |at| unsafe {
             (self.primary.driver.mem_alloc)(place(at), bytes)
         });
-        made.map_err(|e| self.compute.explain(e))
+        made.map_err(|e| self.copies.explain(e))
     }
 
     fn ticket(&self) -> u64 {

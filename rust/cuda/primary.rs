@@ -43,9 +43,13 @@ impl Primary {
         self.driver.check("cuCtxSetCurrent", status)
     }
 
-    /// The error with the device's name.
+    /// The error with the device's name, unless it begins with that.
     pub fn place(&self, error: Error) -> Error {
-        Error::new(error.kind(), format!("{}: {}", self.context, error.message()))
+        let name = format!("{}: ", self.context);
+        match error.message().starts_with(&name) {
+            true => error,
+            false => Error::new(error.kind(), name + error.message()),
+        }
     }
 }
 

@@ -357,9 +357,9 @@ impl Stream {
         self.fault.check().err().unwrap_or_else(|| self.primary.place(refusal))
     }
 
-    /// Waits until everything that was issued is done or has failed.
+    /// Waits until everything that was issued is done or has failed, marked or not.
     fn settle(self: &Arc<Self>) {
-        let _ = self.wait_for_mark(self.issued.load(Ordering::Acquire), &mut || Ok(()));
+        let _ = self.wait(self.next(), &mut || Ok(()));
     }
 
     fn wait_for_mark(self: &Arc<Self>, ticket: Ticket, poll: Poll<'_>) -> Result<()> {

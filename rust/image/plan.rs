@@ -131,7 +131,8 @@ impl LoadPlan {
         Ok(Prepared { picture, labels, choice, id: entry.header.id })
     }
 
-    /// An error that skipping does not help against. Its kind says so: damage is of the kind `Io`.
+    /// An error that skipping does not help against. It keeps its kind, which is never that of
+    /// damage, `Io`.
     fn wrong(&self, record: usize, error: &Error) -> Failure {
         Failure::Wrong(Error::new(error.kind(), self.source.at(record, error).message()))
     }

@@ -23,8 +23,9 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
     if buffer.len() < words {
         drop(buffer);
-        buffer = zeros(words)
-            .unwrap_or_else(|| panic!("cannot get {} bytes of temporary space", words * 8));
+        buffer = zeros(words).unwrap_or_else(|| {
+            panic!("cannot get {} bytes of temporary space", words.saturating_mul(8))
+        });
     }
     let base = buffer.as_mut_ptr().cast::<u8>();
     let skip = base.align_offset(LINE);

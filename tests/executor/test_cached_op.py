@@ -340,6 +340,15 @@ def test_a_graph_whose_shapes_depend_on_numbers_runs_operator_by_operator():
             np.testing.assert_allclose(a.grad.asnumpy(), want * chosen[:, None], rtol=1e-6)
             rows = symbol.eval(x=a, keep=mx.nd.array(mask))[0]
             np.testing.assert_array_equal(rows.asnumpy(), y.asnumpy())
+    dropped = mx.sym.Dropout(mx.sym.broadcast_add(kept, mx.sym.zeros((1, 2))), p=0.99)
+    given = {"x": a, "keep": mx.nd.array([1, 0, 1])}
+    with mx.autograd.record():
+        given = {name: array.as_in_context(mx.cpu(1)) for name, array in given.items()}
+        (y,) = dropped.eval(ctx=mx.cpu(1), **given)
+    assert y.context == mx.cpu(1)
+    np.testing.assert_allclose(y.asnumpy(), 2 * np.exp(a.asnumpy()[[0, 2]]), rtol=1e-6)
+    with pytest.raises(mx.MXNetError, match="record"):
+        y.backward()
     with pytest.raises(ValueError, match="expected a key 'keep'"):
         kept.eval(x=a)
     text = "_contrib_boolean_mask 'kept': the shape of its output depends on the numbers"

@@ -19,6 +19,9 @@ from rsnet.sysconfig import get_compile_flags, get_include
 SOURCES = ROOT / "tests" / "plugin" / "sources"
 _KEPT = Path(tempfile.gettempdir()) / f"rsnet-test-plugins-{os.getuid()}"
 
+#: Libraries that this process has asked for.
+_MADE = {}
+
 #: What sources in C++ include, and the headers behind it.
 _FACES = {
     r'#include "oneflow/core/framework/framework\.h"': "rsnet/oneflow.hpp",
@@ -44,11 +47,14 @@ def compiled_text(text, name="case.cpp", cflags=()):
 
 def _library(file, cflags, ldflags=(), defines=()):
     """Without optimisation: compiling costs more than what the operators calculate."""
-    flags = ["-O0", *_precompiled(file, cflags), *defines, *cflags]
-    with _alone(file.name):
-        return mx.build_extension(
-            file, cflags=flags, ldflags=ldflags, build_dir=_KEPT, verbose=False
-        )
+    key = (file, tuple(cflags), tuple(ldflags), tuple(defines), os.environ.get("CXX"))
+    if key not in _MADE or not Path(_MADE[key]).exists():
+        flags = ["-O0", *_precompiled(file, cflags), *defines, *cflags]
+        with _alone(file.name):
+            _MADE[key] = mx.build_extension(
+                file, cflags=flags, ldflags=ldflags, build_dir=_KEPT, verbose=False
+            )
+    return _MADE[key]
 
 
 @contextlib.contextmanager
@@ -74,7 +80,8 @@ def _remove_unused_headers():
 
 def _precompiled(file, cflags):
     """Flags that put the headers of a source in C++ ahead of it in their compiled form: reading
-    them takes most of the time. None where only g++'s own form would do.
+    them takes most of the time. None where another compiler than g++ may be asked, or there are
+    other flags.
     """
     text = file.read_text()
     headers = [header for included, header in _FACES.items() if re.search(included, text)]

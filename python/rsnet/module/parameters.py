@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,24 +79,29 @@ class Parameters:
 
 def _accept_missing(name: str, surplus: list[str], allow_missing: bool) -> None:
     """Refuses that no value is given, or warns if one of nearly the same name would go unused."""
-    near = difflib.get_close_matches(name, surplus, n=1)
     if not allow_missing:
+        near = difflib.get_close_matches(name, surplus, n=1)
         got = f", got one for '{near[0]}'" if near else ""
         raise RuntimeError(
             f"missing parameter '{name}': expected a value for it{got}, or allow_missing=True"
         )
-    if near and _seems_misspelt(near[0], name):
-        warn(
-            f"missing parameter '{name}': it is initialised, as '{near[0]}', for which there is a "
-            "value, is no parameter of the module"
-        )
+    unused = next((other for other in surplus if _seems_misspelt(other, name)), None)
+    if unused is not None:
+        warn(f"missing parameter '{name}': initialised; got an unused value for '{unused}'")
 
 
 def _seems_misspelt(name: str, right: str) -> bool:
-    """Nearly the same letters; other numbers are those of another layer."""
-    digits = ["".join(filter(str.isdigit, text)) for text in (name, right)]
-    alike = difflib.SequenceMatcher(None, name, right).ratio()
-    return digits[0] == digits[1] and alike > 0.85
+    """Two letters have changed places, or one is missing or too many. Other numbers are those of
+    another layer.
+    """
+    if abs(len(name) - len(right)) > 1 or name[:1] != right[:1]:
+        return False
+    letters = Counter(name)
+    letters.subtract(right)
+    changed = [letter for letter, count in letters.items() if count]
+    if len(changed) > 1 or any(letter.isdigit() for letter in changed):
+        return False
+    return difflib.SequenceMatcher(None, name, right).ratio() > 0.85
 
 
 def _fill(desc: InitDesc, array: NDArray, given: Any, initializer: Any) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..context import Context
 from ..util import is_np_shape
 from ._by_numbers import FUNCTIONS
 
@@ -54,6 +55,16 @@ class StepwiseGraph:
                 inputs = [outputs_of[at][i] for at, i, *_ in node.inputs]
                 outputs_of.append(self._run(number, node, inputs))
         return [outputs_of[at][i] for at, i, *_ in self._heads]
+
+    def infer(self, arrays: Sequence[NDArray], ctx: Context) -> list[NDArray]:
+        """The outputs in inference, unrecorded, on a device."""
+        recording, training = _core.set_recording(False), _core.set_training(False)
+        try:
+            with ctx:
+                return self(arrays)
+        finally:
+            _core.set_recording(recording)
+            _core.set_training(training)
 
     def _run(self, number: int, node: GraphNode, inputs: list[NDArray]) -> list[NDArray]:
         """The outputs of a node, which are shown to the monitor."""

@@ -238,7 +238,8 @@ class Binding:
         """
         if self._handle.shaped_by_numbers():
             given = arrays("args", kwargs, self._handle.list_inputs(), False)
-            return StepwiseGraph("eval", cast("Symbol", self))(cast("list[NDArray]", given))
+            graph = StepwiseGraph("eval", cast("Symbol", self))
+            return graph.infer(cast("list[NDArray]", given), ctx or current_context())
         aux = {
             name: kwargs[name] for name in self._handle.list_auxiliary_states() if name in kwargs
         }

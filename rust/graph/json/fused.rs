@@ -173,7 +173,11 @@ impl<'a> Expansion<'a> {
             let range = ["min_calib_range", "max_calib_range"];
             let range = range.map(|key| Some((key.to_owned(), self.dict.get(key)?.clone())));
             let mut dict = Dict::from_iter(range.into_iter().flatten());
-            uncalibrated = dict.is_empty().then_some(last);
+            let is_calibrated = dict.len() == 2 && dict.values().all(|text| text != "None");
+            if !is_calibrated {
+                dict.clear();
+                uncalibrated = Some(last);
+            }
             dict.insert("out_type".to_owned(), "auto".to_owned());
             last = self.add("_contrib_quantize_v2", String::new(), dict, vec![last]);
         }

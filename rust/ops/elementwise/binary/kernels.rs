@@ -21,16 +21,20 @@ fn array(view: &View) -> Operand {
     Operand::Array(view.ptr())
 }
 
-/// Two arrays of equal shape; `None` if their shapes differ.
+/// Two arrays of equal shape.
 pub fn equal_shapes(row: &Row, call: &Call<'_>) -> Option<FixedLoop> {
-    let [a, b] = [&call.inputs[0], &call.inputs[1]];
-    (a.shape() == b.shape()).then(|| loop_of(row, [array(a), array(b)], &call.outputs[0]))
+    Some(loop_of(row, [array(&call.inputs[0]), array(&call.inputs[1])], &call.outputs[0]))
+}
+
+/// Two arrays that may be broadcast; `None` if they are.
+pub fn not_broadcast(row: &Row, call: &Call<'_>) -> Option<FixedLoop> {
+    equal_shapes(row, call).filter(|_| call.inputs[0].shape() == call.inputs[1].shape())
 }
 
 /// Two arrays that are broadcast.
 pub fn broadcast(row: &Row, call: &Call<'_>) {
     let [a, b, out] = [&call.inputs[0], &call.inputs[1], &call.outputs[0]];
-    if let Some(equal) = equal_shapes(row, call) {
+    if let Some(equal) = not_broadcast(row, call) {
         // SAFETY: views of equal shapes; the output is an operand or apart.
         return unsafe { equal.run() };
     }

@@ -11,7 +11,7 @@ pub(in crate::ops) use table::{Row, Slope};
 pub use table::{BinaryFn, BinaryNames};
 
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::kernels::broadcast::broadcast_shape;
 use crate::kernels::elementwise;
 use crate::kernels::fixed_loop::FixedLoop;
@@ -21,7 +21,9 @@ use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, NativeFn, OpDef,
 use crate::ops::device::binary as device;
 use crate::params;
 use crate::shape::Shape;
-use kernels::{backward, broadcast, equal_shapes, with_scalar, with_scalar_backward};
+use kernels::{
+    backward, broadcast, equal_shapes, not_broadcast, with_scalar, with_scalar_backward,
+};
 use std::sync::Arc;
 use table::TABLE;
 
@@ -47,14 +49,20 @@ fn kernel(f: impl Fn(&Call<'_>) + Send + Sync + 'static) -> Kernel {
 fn one_loop(
     of_call: impl Fn(&Call<'_>) -> Option<FixedLoop> + Clone + Send + Sync + 'static,
 ) -> Kernel {
-    let run = of_call.clone();
-    let run = move |call: &Call<'_>| {
-        if let Some(made) = run(call) {
-            // SAFETY: the views of the call are valid; the output is an operand or apart.
-            unsafe { made.run() };
-        }
+    let of = of_call.clone();
+    let run = move |call: &Call<'_>| match call.req[0] {
+        OpReq::Null => Ok(()),
+        _ => run_loop(of(call)),
     };
-    kernel(run).fixed_as(of_call)
+    Kernel::cpu(run).skips_null().fixed_as(of_call)
+}
+
+/// Runs the loop of a call that is under way.
+fn run_loop(made: Option<FixedLoop>) -> Result<()> {
+    let made = made.ok_or_else(|| Error::internal("a call that is not one loop"))?;
+    // SAFETY: the views of the call are valid; the output is an operand or apart.
+    unsafe { made.run() };
+    Ok(())
 }
 
 const LHS_RHS: &[(&str, &str)] = &[("lhs", "First operand."), ("rhs", "Second operand.")];
@@ -132,7 +140,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .pointwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(gradient(format!("_backward_broadcast_{back}")))
-        .kernel(kernel(|call| broadcast(row, call)).fixed_as(|call| equal_shapes(row, call)))
+        .kernel(kernel(|call| broadcast(row, call)).fixed_as(|call| not_broadcast(row, call)))
         .kernels([device::broadcast(row)]);
     [equal, broad]
 }
@@ -210,11 +218,7 @@ pub(in crate::ops) fn number_slope(function: BinaryFn, left: bool) -> NativeFn {
         let (g, a) = (&call.inputs[0], call.inputs.last().unwrap_or(&call.inputs[0]));
         let inputs = [g.clone(), a.clone()];
         let call = &Call { inputs: &inputs, ..*call };
-        if let Some(made) = with_scalar_backward(function.row(), call, left) {
-            // SAFETY: the views of the call are valid; the output is an operand or apart.
-            unsafe { made.run() };
-        }
-        Ok(())
+        run_loop(with_scalar_backward(function.row(), call, left))
     })
 }
 
