@@ -106,6 +106,9 @@ mod tests {
     use crate::kernels::elementwise::GRAIN;
 
     /// `out = a - b`, of float32.
+    ///
+    /// # Safety
+    /// As a [`BinaryLoop`].
     unsafe fn difference(a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]) {
         let (a, b, out) = (a.cast::<f32>(), b.cast::<f32>(), out.cast::<f32>());
         for i in 0..n {
@@ -115,6 +118,9 @@ mod tests {
     }
 
     /// `out = g * (a - b)`, of float32.
+    ///
+    /// # Safety
+    /// As a [`TernaryLoop`].
     unsafe fn slope(
         g: *const u8,
         a: *const u8,
