@@ -161,7 +161,9 @@ def test_the_examples_cmake(tmp_path):
     [
         ("scale.c", "c_scale", 6),
         ("oneflow_ops.cpp", "of_ramp", 3),
+        ("oneflow_forms.cpp", "form_copy", 3),
         ("mxnet_ops.cc", "mx_poly", 3),
+        ("mxnet_users.cc", "user_cubed", 27),
     ],
 )
 def test_clang_compiles_without_warnings(source, name, value, tmp_path, monkeypatch):

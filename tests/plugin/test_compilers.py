@@ -5,7 +5,9 @@ import os
 import shutil
 import stat
 
+import numpy as np
 import pytest
+from places import ROOT
 
 import rsnet as mx
 
@@ -83,10 +85,22 @@ def test_nvcc_makes_a_library_with_kernels_of_both_devices(tmp_path):
     assert [name for name, *_ in mx.op.kernels("cu_add_one")] == ["cpu", "gpu"]
 
 
+@pytest.mark.parametrize("wrapped", ["env g++", "'/usr/bin/env' g++ -DMORE=1"])
+def test_compilers_may_be_wrapped(wrapped, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CXX", wrapped)
+    example = ROOT / "examples" / "plugin" / "swish.cpp"
+    path = mx.build_extension(example, build_dir=tmp_path)
+    shown = capsys.readouterr().out.splitlines()
+    assert all(" g++ " in line and "env" in line.split()[0] for line in shown), shown
+    assert mx.load_library(path) == ["swish", "swish_grad"] or wrapped != "env g++"
+    got = mx.nd.swish(mx.nd.array([2.0])).asnumpy()
+    assert np.allclose(got, 2 / (1 + np.exp(-2)))
+
+
 @pytest.mark.parametrize(
     ("wrapped", "answer"), [("env g++", 0), ("'/usr/bin/env' g++ -DMORE=1", 1)]
 )
-def test_compilers_may_be_wrapped(wrapped, answer, tmp_path, monkeypatch, capsys):
+def test_flags_behind_a_wrapped_compiler_count(wrapped, answer, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CXX", wrapped)
     source = tmp_path / "a.cpp"
     source.write_text("#ifndef MORE\n#define MORE 0\n#endif\n" + CPP_PART)
