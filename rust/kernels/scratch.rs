@@ -20,13 +20,9 @@ const MOST_KEPT_BYTES: usize = 64 << 20;
 /// there is not so much memory.
 pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let words = words(len * size_of::<T>());
-    let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
-    if buffer.len() < words {
-        drop(buffer);
-        buffer = zeros(words).unwrap_or_else(|| {
-            panic!("cannot get {} bytes of temporary space", words.saturating_mul(8))
-        });
-    }
+    let mut buffer = taken(words).unwrap_or_else(|| {
+        panic!("cannot get {} bytes of temporary space", words.saturating_mul(8))
+    });
     let base = buffer.as_mut_ptr().cast::<u8>();
     let skip = base.align_offset(LINE);
     // SAFETY: the buffer has LINE spare bytes and holds `len` elements after the skip; any bytes it
@@ -36,6 +32,16 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     let result = f(slice);
     BUFFERS.with_borrow_mut(|all| all.push(buffer));
     result
+}
+
+/// A buffer of at least this many words, kept or new; `None` if there is not enough memory.
+fn taken(words: usize) -> Option<Vec<u64>> {
+    let kept = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
+    if kept.len() >= words {
+        return Some(kept);
+    }
+    drop(kept); // before its successor is allocated
+    zeros(words)
 }
 
 /// A buffer that holds zeros; `None` if there is not enough memory. The system commits the pages of
@@ -66,13 +72,7 @@ pub struct Scratch(Vec<u64>);
 impl Scratch {
     /// A buffer of `bytes` bytes of any content; `None` if there is not enough memory.
     pub fn take(bytes: usize) -> Option<Scratch> {
-        let words = words(bytes);
-        let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
-        if buffer.len() < words {
-            drop(buffer);
-            buffer = zeros(words)?;
-        }
-        Some(Scratch(buffer))
+        taken(words(bytes)).map(Scratch)
     }
 
     /// The first byte, on a cache line.

@@ -71,9 +71,10 @@ class Parameters:
             surplus = [] if given is None else [name for name in given if name not in own]
             for name, array in sorted(own.items()):
                 desc = InitDesc(name, attrs.get(name), global_init=initializer)
-                if given is not None and given.get(name) is None:
+                value = None if given is None else given.get(name)
+                if given is not None and value is None:
                     _accept_missing(name, surplus, allow_missing)
-                _fill(desc, array, given, initializer)
+                _fill(desc, array, value, initializer)
         self.have_values, self.are_behind = True, False
 
 
@@ -104,8 +105,7 @@ def _seems_misspelt(name: str, right: str) -> bool:
     return difflib.SequenceMatcher(None, name, right).ratio() > 0.85
 
 
-def _fill(desc: InitDesc, array: NDArray, given: Any, initializer: Any) -> None:
-    value = None if given is None else given.get(desc)
+def _fill(desc: InitDesc, array: NDArray, value: NDArray | None, initializer: Any) -> None:
     if value is not None:
         if value is not array:
             if tuple(value.shape) != array.shape:

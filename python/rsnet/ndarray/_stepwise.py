@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from .._on_demand import import_on_demand
 from ..context import Context
 from ..util import is_np_shape
 from ._by_numbers import FUNCTIONS
@@ -34,7 +36,8 @@ class StepwiseGraph:
         self._inputs = {name: i for i, name in enumerate(symbol.list_inputs())}
         self._monitor: Callable[[str, NDArray], None] | None = None
         loops = [i for i, node in enumerate(graph.nodes) if node.op in _LOOPS]
-        self._loops = _loops(graph.nodes, graph.to_json(), loops) if loops else {}
+        fields = _json().loads(graph.to_json())["nodes"] if loops else []
+        self._loops = {i: _Loop(graph.nodes[i], fields[i]) for i in loops}
 
     @staticmethod
     def is_needed(symbol: Symbol) -> bool:
@@ -92,26 +95,21 @@ class StepwiseGraph:
         self._monitor = monitor
 
 
-def _loops(nodes: Sequence[GraphNode], text: str, at: list[int]) -> dict[int, _Loop]:
-    """The nodes of a graph, whose JSON is `text`, that hold graphs."""
-    import json  # few programs need it, and it would make every import of the package slower
-
-    fields = json.loads(text)["nodes"]
-    return {i: _Loop(nodes[i], fields[i], json.dumps) for i in at}
+def _json() -> ModuleType:
+    """Few programs need it, and it would make every import of the package slower."""
+    return import_on_demand("json")
 
 
 class _Loop:
     """A node that holds graphs, as a graph of its own."""
 
-    def __init__(
-        self, node: GraphNode, fields: dict[str, Any], to_json: Callable[[Any], str]
-    ) -> None:
+    def __init__(self, node: GraphNode, fields: dict[str, Any]) -> None:
         names = [f"input{i}" for i in range(len(node.inputs))]
         nodes: list[dict[str, Any]] = [{"op": "null", "name": n, "inputs": []} for n in names]
         nodes.append({**fields, "inputs": [[i, 0, 0] for i in range(len(names))]})
         heads = [[len(names), i, 0] for i in range(int(node.attrs["num_outputs"]))]
         graph = {"nodes": nodes, "arg_nodes": list(range(len(names))), "heads": heads}
-        handle = _core.SymbolHandle.from_json(to_json(graph), is_np_shape(), True)[0]
+        handle = _core.SymbolHandle.from_json(_json().dumps(graph), is_np_shape(), True)[0]
         self._order = [names.index(name) for name in handle.list_inputs()]
         self._graph = _core.CachedGraph(node.name, handle, [], None)
 

@@ -28,7 +28,8 @@ pub fn equal_shapes(row: &Row, call: &Call<'_>) -> Option<FixedLoop> {
 
 /// Two arrays that may be broadcast; `None` if they are.
 pub fn not_broadcast(row: &Row, call: &Call<'_>) -> Option<FixedLoop> {
-    equal_shapes(row, call).filter(|_| call.inputs[0].shape() == call.inputs[1].shape())
+    let is_equal = call.inputs[0].shape() == call.inputs[1].shape();
+    is_equal.then(|| equal_shapes(row, call)).flatten()
 }
 
 /// Two arrays that are broadcast.
