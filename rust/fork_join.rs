@@ -183,6 +183,12 @@ impl Team {
         (self.wake)(most.min(self.size - 1));
     }
 
+    /// Returns true if a job is published.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.open.load(Ordering::Relaxed) != 0
+    }
+
     /// Runs parts of a published job, if there is one; returns false if there was nothing to do.
     #[inline]
     pub fn help(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Threads that wait for operations: how they are woken.
 
+use crate::engine::data::cache_padded::CachePadded;
 use crate::engine::sync::thread::{self, Thread};
 use crate::engine::sync::{AtomicBool, AtomicU64, Guard, Lock, fence};
 use std::sync::Arc;
@@ -96,5 +97,29 @@ impl CompletionWaiters {
     pub fn reset(&self) {
         self.waiters.lock().clear();
         self.lowest.store(NO_WAITER, Ordering::SeqCst);
+    }
+}
+
+/// Tells workers that threads wait, so that they take tasks at once. Whoever begins to wait sets
+/// it, and the workers clear it only now and then, so that neither pays for the other's access. A
+/// hint, so not a loom atomic.
+#[derive(Default)]
+pub struct WaitHint(CachePadded<std::sync::atomic::AtomicBool>);
+
+impl WaitHint {
+    #[inline]
+    pub fn set(&self) {
+        if !self.is_set() {
+            self.0.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    pub fn clear(&self) {
+        self.0.0.store(false, Ordering::Relaxed);
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::data::slot::TaskRef;
 use crate::engine::data::slot_allocator::{ReturnedSlots, SlotAllocator};
 use crate::engine::data::task_slab::Slab;
 use crate::engine::data::variables::{Vars, Versions};
-use crate::engine::data::waiters::CompletionWaiters;
+use crate::engine::data::waiters::{CompletionWaiters, WaitHint};
 use crate::engine::error_state::ErrorStates;
 use crate::engine::hook::{Event, HookEvent, HookSlot};
 use crate::engine::sync::{AtomicU64, Lock};
@@ -43,6 +43,7 @@ pub struct Core {
     pub completed: Box<[CachePadded<AtomicU64>]>,
     pub completed_off_worker: CachePadded<AtomicU64>,
     pub watch: CompletionWaiters,
+    pub wait_hint: WaitHint,
     pub threads: Threads,
     pub hook: HookSlot,
     pub wait_timeout: Lock<Option<Duration>>,
@@ -79,6 +80,7 @@ impl Core {
             completed: (0..MAX_WORKERS).map(|_| CachePadded::default()).collect(),
             completed_off_worker: CachePadded::default(),
             watch: CompletionWaiters::default(),
+            wait_hint: Default::default(),
             threads: Threads::new(threads, MAX_WORKERS),
             hook: Default::default(),
             wait_timeout: Default::default(),

@@ -1,5 +1,6 @@
 //! The threaded engine: runs operations on threads as soon as their variables allow.
 
+mod backoff;
 mod bulk;
 mod completion;
 mod core;

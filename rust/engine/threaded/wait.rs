@@ -160,9 +160,10 @@ impl Core {
 
     /// Spins briefly; returns true if the tasks completed meanwhile.
     fn spin(&self, is_done: &dyn Fn() -> bool) -> bool {
-        if cfg!(loom) {
+        if is_done() || cfg!(loom) {
             return is_done();
         }
+        self.wait_hint.set();
         let spare = !self.threads.fill_the_cores();
         let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
         loop {

@@ -7,6 +7,7 @@ use crate::engine::data::slot::{NIL, TaskRef, flag};
 use crate::engine::error_state::Inherited;
 use crate::engine::sync::AtomicU64;
 use crate::engine::task::Task;
+use crate::engine::threaded::backoff::Backoff;
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current::StackFrame;
 use crate::engine::threaded::pool::usable_cores;
@@ -39,6 +40,7 @@ struct WorkerState<'a> {
     lifo_slot: u32,
     /// Tasks taken from the LIFO slot in a row.
     lifo_run: u32,
+    backoff: Backoff,
     frame: &'a StackFrame,
 }
 
@@ -54,6 +56,7 @@ impl Core {
             ready: Vec::new(),
             lifo_slot: NIL,
             lifo_run: 0,
+            backoff: Backoff::new(self.completed[worker_id].0.load(Ordering::Relaxed)),
             frame: &frame,
         };
         frame.enter(|| {
@@ -66,7 +69,10 @@ impl Core {
                         }
                         self.run_with_successors(task, &mut worker);
                     }
-                    None => self.idle(&mut worker, &parker, team, stop),
+                    None => {
+                        self.idle(&mut worker, &parker, team, stop);
+                        consumer.backed_off();
+                    }
                 }
             }
             self.return_slots(&mut worker.free);
@@ -101,6 +107,10 @@ impl Core {
         stop: &AtomicBool,
     ) {
         self.watch.notify(|| self.completed());
+        let completed = worker.completed.0.load(Ordering::Relaxed);
+        worker.backoff.wait(completed, &self.wait_hint, || {
+            team.has_work() || self.queues.has_ready() || stop.load(Ordering::Relaxed)
+        });
         let has_work = || !self.queues.is_empty() || stop.load(Ordering::Relaxed);
         let mut until: Option<Instant> = None;
         let mut spinning = None;

@@ -214,7 +214,7 @@ pub fn prepare() {
     multiply::<f64>();
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::fork_join::tests::in_team;

@@ -116,7 +116,7 @@ unsafe fn multiply_panel<T: Real>(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::fork_join::tests::in_team;
