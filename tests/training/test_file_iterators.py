@@ -139,6 +139,17 @@ def test_rows_of_csv_wrap_round(tmp_path):
     assert batch.data[0].shape == (5, 2, 1) and not batch.label[0].asnumpy().any()
 
 
+def test_integers_of_csv_are_exact(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("-9007199254740993,2.0\n")
+    files = {"data_csv": str(path), "data_shape": (2,), "batch_size": 1}
+    (batch,) = mx.io.CSVIter(dtype="int64", **files)
+    assert batch.data[0].asnumpy().tolist() == [[-(2**53) - 1, 2]]
+    path.write_text("1,2\n3000000000,4\n")
+    with pytest.raises(mx.MXNetError, match=r"x.csv:2: .*3000000000"):
+        mx.io.CSVIter(dtype="int32", **files)
+
+
 def test_the_names_of_csv_are_those_of_a_module_and_its_rows_have_numbers(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("".join(f"{i}\n" for i in range(5)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import math
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -282,14 +283,23 @@ def _read_csv(path: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
                         f"{path}:{number}: {len(cells)} values, expected {width} for shape "
                         f"{tuple(shape)}"
                     )
-                rows.append(np.array(cells, dtype="float64").astype(dtype))
+                rows.append(_numbers(cells, dtype))
     except (OSError, UnicodeDecodeError) as error:
         raise file_error("cannot read", path, error) from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise MXNetError(f"{path}:{number}: {error}") from error
     if not rows:
         raise MXNetError(f"{path}: invalid number of rows 0: expected some")
     return np.stack(rows).reshape((len(rows), *shape))
+
+
+def _numbers(cells: list[str], dtype: Any) -> np.ndarray:
+    try:
+        return np.array(cells, dtype=dtype)
+    except ValueError:
+        # As integers, "2.0" and "1e3" are valid too.
+        is_integer = re.compile(r"\s*[+-]?\d+\s*").fullmatch
+        return np.array([int(c) if is_integer(c) else float(c) for c in cells], dtype)
 
 
 class LibSVMIter(_RoundIter):
