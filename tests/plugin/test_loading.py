@@ -162,6 +162,16 @@ def test_initialisers_that_exit_are_errors(status):
         mx.load_library(compiled_text(text))
 
 
+def test_initialisers_that_do_not_end_are_errors(monkeypatch):
+    monkeypatch.setattr("rsnet._operators.library._TRIAL_SECONDS", 0.5)
+    text = """
+    #include <unistd.h>
+    static const int never = [] { for (;;) pause(); return 1; }();
+    """
+    with pytest.raises(mx.MXNetError, match=r"did not end within 0\.5 s"):
+        mx.load_library(compiled_text(text))
+
+
 @pytest.mark.parametrize(
     ("fault", "signal"),
     [("*(volatile int *)8 = 1", 11), ("abort()", 6), ("op.name = (const char *)8", 11)],

@@ -101,6 +101,8 @@ except (OSError, AttributeError):
     pass
 os.write(1, b"rsnet: tried")
 """
+#: The time that a trial may take; loading takes a fraction of a second.
+_TRIAL_SECONDS = 120.0
 
 
 def _try_elsewhere(path: os.PathLike[str]) -> None:
@@ -111,7 +113,15 @@ def _try_elsewhere(path: os.PathLike[str]) -> None:
     if not os.path.basename(interpreter).startswith("python"):
         return  # rsnet is embedded in a program that may not run code from its command line
     call = [interpreter, "-I", "-S", "-c", _TRIAL, os.fspath(path), str(_core.__file__)]
-    done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True)
+    try:
+        done = subprocess.run(
+            call, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise MXNetError(
+            f"cannot load '{os.fspath(path)}': its initialisers and registration did not end "
+            f"within {_TRIAL_SECONDS:g} s in the process that tried"
+        ) from None
     if done.returncode or b"rsnet: tried" not in done.stdout:
         status = done.returncode
         ended = f"status {status}" if status >= 0 else f"signal {-status}"

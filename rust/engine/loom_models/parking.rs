@@ -25,6 +25,7 @@ fn loom_no_worker_sleeps_while_a_task_is_queued() {
                             break;
                         }
                         sleep.park(&me, || !queues.is_empty());
+                        consumer.backed_off();
                     }
                 }
             }
@@ -70,6 +71,7 @@ fn loom_an_injected_task_wakes_a_sleeper() {
                             let has_work =
                                 || !queues.is_empty() || left.load(Ordering::Acquire) == 2;
                             sleep.park(&me, has_work);
+                            consumer.backed_off();
                         }
                     }
                 }
