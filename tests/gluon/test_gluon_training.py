@@ -193,8 +193,16 @@ def test_gradients_are_summed_by_hand_and_then_applied():
     trainer.update(1)
 
 
-# Nadam has one schedule of momentum for all updates, LBSGD the rate of the update before.
-@pytest.mark.parametrize("name", ["sgd", "adam", "adamax", "ftml", "lamb", "rmsprop"])
+# Some know more than states and counts: LARS the rate of the step before, Nadam the product of its
+# momenta, LBSGD the gradients of earlier batches and the rate of the update before.
+OPTIMIZERS = {
+    **{name: {} for name in ["sgd", "adam", "adamax", "ftml", "lamb", "rmsprop", "nadam"]},
+    "lars": {"momentum": 0.9, "eta": 0.5},
+    "lbsgd": {"momentum": 0.9, "batch_scale": 2, "updates_per_epoch": 2, "warmup_epochs": 2},
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("store", ["local", None])
 def test_each_device_counts_its_own_updates(tmp_path, name, store):
     """Two devices with the same data go the way of one, also from a file of states."""
@@ -204,7 +212,8 @@ def test_each_device_counts_its_own_updates(tmp_path, name, store):
         net.weight.set_data(nd.array([[1, 2, 3], [4, 5, 6]]))
         summed = len(devices) if store else 1
         for part in range(2):
-            options = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(1, 0.9, base_lr=0.1)}
+            schedule = mx.lr_scheduler.FactorScheduler(1, 0.9, base_lr=0.1)
+            options = {"lr_scheduler": schedule, **OPTIMIZERS[name]}
             trainer = gluon.Trainer(
                 net.collect_params(), name, {"learning_rate": 0.1, **options}, store,
                 update_on_kvstore=False if store else None,
@@ -255,6 +264,37 @@ def test_stale_gradients_are_named():
     train(net, trainer, 1)
     with pytest.raises(UserWarning, match="expected a new one by backward"):
         trainer.step(1)
+
+
+@pytest.mark.parametrize("on_store", [True, False])
+def test_a_step_with_stale_gradients_is_refused_whole(on_store):
+    devices = [mx.cpu(0), mx.cpu(1)]
+    params = [gluon.Parameter(name, shape=(1,)) for name in ("used", "unused")]
+    for param in params:
+        param.initialize("ones", ctx=devices)
+    trainer = gluon.Trainer(
+        params, "sgd", {"learning_rate": 0.5, "momentum": 0.5}, update_on_kvstore=on_store
+    )
+
+    def values():
+        return [[a.asscalar() for a in p.list_data() + p.list_grad()] for p in params]
+
+    def backward(of):
+        with autograd.record():
+            losses = [sum(p.data(ctx).sum() for p in of) for ctx in devices]
+        autograd.backward(losses)
+
+    backward(params)
+    trainer.step(2)
+    backward(params[:1])
+    before = values()
+    for _ in range(2):
+        with pytest.raises(UserWarning, match="'unused' on cpu"):
+            trainer.step(2)
+        assert values() == before
+    trainer.step(2, ignore_stale_grad=True)
+    data = [[a.asscalar() for a in p.list_data()] for p in params]
+    assert data == [[-0.25, -0.25], [0.5, 0.5]]
 
 
 def test_wrong_trainers_are_refused():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..kvstore import KVStoreBase
-from ..module.updates import choose_store
+from ..kvstore.choice import choose_store
 from ..ndarray import NDArray
 
 __all__ = [

@@ -257,6 +257,12 @@ class Parameter(CopiesByDevice):
         """Takes copies that are there already: a device that refuses one changes nothing."""
         self._ctx_list, self._data = ctx, arrays
         self._init_grad()
+        self._tell_trainer()
+
+    def _tell_trainer(self) -> None:
+        """A store that updates weights has values of its own, which would undo new ones."""
+        if self._trainer is not None:
+            self._trainer._values_changed(self)
 
     def _prepared_move(self, ctx: list[Context]) -> Callable[[], None]:
         """Copies to other devices, and returns the function that takes them over."""
@@ -382,10 +388,9 @@ class Parameter(CopiesByDevice):
             value = data if isinstance(data, NDArray) else nd.array(data, dtype=self.dtype)
             self._deferred_init = (*self._deferred_init[:3], value)
             return
-        if self._trainer is not None:
-            self._trainer._values_changed(self)
         for array in self.list_data():
             array[:] = data
+        self._tell_trainer()
 
     def cast(self, dtype: Any) -> None:
         """Converts values and gradients to another dtype."""
@@ -393,8 +398,12 @@ class Parameter(CopiesByDevice):
         if self._data is None:
             return
         with autograd.pause():
+            grads = [grad.astype(dtype) for grad in self._grad or []]
             self._data = [array.astype(dtype) for array in self._data]
             self._init_grad()
+            for grad, value in zip(self._grad or [], grads):
+                grad[:] = value
+        self._tell_trainer()
 
     def reset_ctx(self, ctx: Any) -> None:
         """Moves it to other devices; where one refuses, it stays as it is.

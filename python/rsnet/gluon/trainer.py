@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .. import autograd
 from .. import optimizer as opt
 from .._pytorch_names import HINTS
 from ..base import MXNetError, add_foreign_names, shown
 from ..context import Context
-from ..module.updates import choose_store
+from ..kvstore.choice import choose_store
 from ..optimizer.updater import load_states
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -95,7 +96,6 @@ class Trainer:
         self._kvstore: Any = None
         self._update_on_kvstore = False
         self._kv_initialized = False
-        self._updater_of_store: Any = None
         self._params_to_init: list[Parameter] = list(self._params)
         # Of mixed precision: what scales the loss, and `_scale` without it.
         self._loss_scaler: Any = None
@@ -148,8 +148,6 @@ class Trainer:
         self._update_on_kvstore = on_store and store is not None
         if store is not None and self._update_on_kvstore:
             store.set_optimizer(self._optimizer)
-            if self._updater_of_store is not None:  # the states of an earlier store
-                self._kvstore._set_updater(self._updater_of_store)
         self._kv_initialized = True
 
     def _init_params(self) -> None:
@@ -167,12 +165,11 @@ class Trainer:
         self._params_to_init = waiting
 
     def _values_changed(self, param: Parameter) -> None:
-        """A parameter has new values: a store that updates weights must start from them."""
-        if self._update_on_kvstore and param not in self._params_to_init:
-            self._updater_of_store = getattr(self._kvstore, "_updater", None)
-            self._kv_initialized = False
-            self._kvstore = None
-            self._params_to_init = list(self._params)
+        """A parameter has new values, perhaps of another dtype: the store goes on from them."""
+        if self._kvstore is None or any(param is waiting for waiting in self._params_to_init):
+            return
+        with autograd.pause():
+            self._kvstore.assign(self._index[id(param)], param.list_data())
 
     # ---- rates ---------------------------------------------------------------------------------
 
@@ -216,6 +213,8 @@ class Trainer:
             A parameter has no values yet.
         """
         self._start(batch_size)
+        if not ignore_stale_grad:
+            self._check_fresh()  # of all, before any is changed
         self._allreduce_grads()
         self._update(ignore_stale_grad)
 
@@ -256,17 +255,15 @@ class Trainer:
         self._allreduce_grads()
 
     def _allreduce_grads(self) -> None:
-        if self._kvstore is None:
+        if self._kvstore is None or self._update_on_kvstore:  # `_update` pushes gradients there
             return
-        for i, param in enumerate(self._params):
-            if param.grad_req == "null":
-                continue
+        for i, param in self._trained():
             grads = param.list_grad()
-            if self._update_on_kvstore:
-                self._check_fresh(param)
-                self._kvstore.push(i, grads, priority=-i)
-            else:
-                self._kvstore.pushpull(i, grads, grads, priority=-i)
+            self._kvstore.pushpull(i, grads, grads, priority=-i)
+
+    def _trained(self) -> list[tuple[int, Parameter]]:
+        """The parameters that have gradients, with their numbers."""
+        return [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Updates by the gradients as they are: what `step` does after `allreduce_grads`.
@@ -286,30 +283,27 @@ class Trainer:
             )
         self._update(ignore_stale_grad)
 
-    def _check_fresh(self, param: Parameter) -> None:
-        for data in param.list_data():
-            if not data._fresh_grad:
-                raise UserWarning(
-                    f"the gradient of Parameter '{param.name}' on {data.context} is that of an "
-                    "earlier step: expected a new one by backward, so the loss may not depend on "
-                    "it; step(ignore_stale_grad=True) leaves such parameters alone"
-                )
+    def _check_fresh(self) -> None:
+        for _, param in self._trained():
+            for data in param.list_data():
+                if not data._fresh_grad:
+                    raise UserWarning(
+                        f"the gradient of Parameter '{param.name}' on {data.context} is that of an "
+                        "earlier step: expected a new one by backward, so the loss may not depend "
+                        "on it; step(ignore_stale_grad=True) leaves such parameters alone"
+                    )
 
     def _update(self, ignore_stale_grad: bool = False) -> None:
         if self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params):
             return
+        if not ignore_stale_grad:
+            self._check_fresh()
+        if self._kvstore is not None and self._update_on_kvstore:
+            self._update_in_store()
+            return
         # What each device's updater gets: numbers, gradients and weights.
         steps: list[tuple[list[int], list[Any], list[Any]]] = [([], [], []) for _ in self._updaters]
-        for i, param in enumerate(self._params):
-            if param.grad_req == "null":
-                continue
-            if not ignore_stale_grad:
-                self._check_fresh(param)
-            if self._kvstore is not None and self._update_on_kvstore:
-                self._kvstore.pull(i, param.list_data(), priority=-i)
-                for data in param.list_data():
-                    data._fresh_grad = False
-                continue
+        for i, param in self._trained():
             for step, data, grad in zip(steps, param.list_data(), param.list_grad()):
                 if data._fresh_grad:
                     for part, value in zip(step, (i, grad, data)):
@@ -319,6 +313,19 @@ class Trainer:
                 updater(indices, grads, weights)
                 for data in weights:
                     data._fresh_grad = False
+
+    def _update_in_store(self) -> None:
+        fresh = []
+        for i, param in self._trained():
+            copies = zip(param.list_data(), param.list_grad())
+            grads = [grad for data, grad in copies if data._fresh_grad]
+            if grads:  # the rest are those of earlier steps
+                fresh.append((i, param))
+                self._kvstore.push(i, grads, priority=-i)
+        for i, param in fresh:
+            self._kvstore.pull(i, param.list_data(), priority=-i)
+            for data in param.list_data():
+                data._fresh_grad = False
 
     # ---- files ---------------------------------------------------------------------------------
 

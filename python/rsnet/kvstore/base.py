@@ -35,6 +35,13 @@ class KVStoreBase:
         """Sums the values of each key over the workers and writes the sums to `out`."""
         raise NotImplementedError
 
+    def assign(self, key: Any, arrays: Any) -> None:
+        """Replaces the values of a key that `broadcast` was called for by equal `arrays`, one a
+        device: training goes on from them. Calls `broadcast` again, where a store has no better
+        way.
+        """
+        self.broadcast(key, arrays[0], arrays)
+
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Compresses pushed gradients."""
         raise NotImplementedError

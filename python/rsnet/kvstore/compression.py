@@ -40,7 +40,7 @@ class TwoBitCompression:
     def __call__(self, key: Any, grad: NDArray) -> NDArray:
         """The decompressed gradient; `key` names the residual that it is added to."""
         residual = self._residuals.get(key)
-        if residual is None or residual.shape != grad.shape:
+        if residual is None or (residual.shape, residual.dtype) != (grad.shape, grad.dtype):
             residual = self._residuals[key] = nd.zeros(grad.shape, grad.context, grad.dtype)
         residual += grad
         above, below = residual >= self.threshold, residual <= -self.threshold

@@ -97,8 +97,16 @@ class KVStore(KVStoreBase):
                 raise MXNetError(
                     f"init: invalid key {one!r}, which has a value: expected a new one"
                 )
-            array = _arrays(one, given, "init")[0]
-            self._stored[one] = array.copy() if self._is_on_device else array.copyto(cpu())
+            self._store(one, given, "init")
+
+    def _store(self, key: Any, value: Any, what: str) -> None:
+        array = _arrays(key, value, what)[0]
+        self._stored[key] = array.copy() if self._is_on_device else array.copyto(cpu())
+
+    def assign(self, key: Any, arrays: list[NDArray]) -> None:
+        """Replaces the stored array, also by one of another dtype."""
+        self._known(key)
+        self._store(key, arrays, "assign")
 
     @property
     def _is_on_device(self) -> bool:

@@ -12,6 +12,7 @@ from .._checkpoint import load_checkpoint
 from .._warnings import warn
 from ..base import MXNetError, shown
 from ..io import DataDesc
+from ..kvstore.choice import choose_store
 from ..ndarray import NDArray
 from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
 from .base_module import DEFAULT_INITIALIZER, BaseModule
@@ -21,7 +22,6 @@ from .properties import delegated, within
 from .updates import (
     GradientUpdate,
     checked_optimizer,
-    choose_store,
     names_of_indices,
     part_of_update,
 )
@@ -118,9 +118,7 @@ class Module(BaseModule):
 
     @staticmethod
     def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
-        """A module with the symbol and the parameters of a checkpoint; the rest is given as to
-        `Module`.
-        """
+        """A module with symbol and parameters of a checkpoint; the rest is as for `Module`."""
         symbol, args, auxs = load_checkpoint(prefix, epoch)
         mod = Module(symbol=symbol, **kwargs)
         mod._params.take(args, auxs)
@@ -135,9 +133,7 @@ class Module(BaseModule):
         save_optimizer_states: bool = False,
         remove_amp_cast: bool = True,
     ) -> None:
-        """Writes `prefix-symbol.json`, `prefix-0001.params` and, if asked for,
-        `prefix-0001.states`.
-        """
+        """Writes `prefix-symbol.json`, `prefix-0001.params` and, if so, `prefix-0001.states`."""
         self._symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
         self.save_params(f"{prefix}-{epoch:04d}.params")
         logging.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
@@ -333,6 +329,8 @@ class Module(BaseModule):
         attrs = self._symbol.attr_dict()
         self._params.fill(initializer, arg_params, aux_params, allow_missing, attrs)
         group.set_params(self._params.arg, self._params.aux, allow_extra=True)
+        if self._update is not None:
+            self._update.restart(group.param_arrays)
 
     def set_params(
         self,
@@ -352,6 +350,8 @@ class Module(BaseModule):
         group = self._group("set_params")
         group.set_params(arg_params or {}, aux_params or {}, allow_extra=allow_extra)
         self._params.have_values = self._params.are_behind = True
+        if self._update is not None:
+            self._update.restart(group.param_arrays)
 
     # ---- the optimizer -------------------------------------------------------------------------
 
@@ -389,7 +389,7 @@ class Module(BaseModule):
         if store is not None and self._compression_params:
             store.set_gradient_compression(self._compression_params)
         self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names, names)
-        self._update.start(group.param_arrays, self._params.arg)
+        self._update.start(group.param_arrays, group.grad_arrays, self._params.arg)
         self.optimizer_initialized = True
         if self._preload_opt_states is not None:
             self.load_optimizer_states(self._preload_opt_states)

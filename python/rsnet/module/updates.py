@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,50 +10,15 @@ from .. import optimizer as opt
 from .._warnings import warn
 from ..base import shown
 from ..kvstore import KVStoreBase
-from ..kvstore.store import maker
 from ..ndarray import NDArray
 from ..optimizer.updater import load_states
 
 __all__ = [
     "GradientUpdate",
     "checked_optimizer",
-    "choose_store",
     "names_of_indices",
     "part_of_update",
 ]
-
-# A parameter of more elements than this is updated on the devices, not in a local store.
-LARGE = 16 << 20
-
-
-def choose_store(
-    kvstore: Any, num_devices: int, arg_params: dict[str, NDArray]
-) -> tuple[KVStoreBase | None, bool]:
-    """The store that training needs, and whether parameters are updated in it.
-
-    One device needs none, unless the caller made one.
-
-    Raises
-    ------
-    TypeError
-        `kvstore` is neither a name nor a store.
-    ValueError, NotImplementedError
-        There is no store of that name.
-    """
-    on_store = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") not in ("0", "false", "False")
-    if kvstore is None:
-        return None, False
-    store = kvstore
-    if isinstance(kvstore, str):
-        make = maker(kvstore)
-        if num_devices == 1:
-            return None, False
-        if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
-            on_store = False
-        store = make()
-    if not isinstance(store, KVStoreBase):
-        raise TypeError(f"invalid kvstore {shown(kvstore)}: expected a name, a KVStore or None")
-    return store, on_store and store.is_capable(KVStoreBase.OPTIMIZER)
 
 
 def checked_optimizer(
@@ -99,6 +63,11 @@ def names_of_indices(names: Sequence[str], devices: int, on_store: bool) -> dict
     return {i * devices + k: name for i, name in enumerate(names) for k in range(devices)}
 
 
+def with_gradients(names: Sequence[str], grads: Sequence[Sequence[NDArray | None]]) -> list[str]:
+    """The parameters that have gradients."""
+    return [name for name, block in zip(names, grads, strict=True) if block[0] is not None]
+
+
 class GradientUpdate:
     """One step of an optimizer on all parameters of all devices.
 
@@ -129,16 +98,30 @@ class GradientUpdate:
         self.on_store = on_store and self.store is not None
         self.names = list(names)
         self.indices = indices
+        self.trained = self.names  # those that have gradients
         self.updater = None if self.on_store or optimizer is None else opt.get_updater(optimizer)
         if store is not None and self.on_store:
             store.set_optimizer(optimizer)
 
-    def start(self, blocks: Sequence[Sequence[NDArray]], arg_params: dict[str, NDArray]) -> None:
-        """Stores first values, and copies them to the devices."""
+    def start(
+        self,
+        blocks: Sequence[Sequence[NDArray]],
+        grads: Sequence[Sequence[NDArray | None]],
+        arg_params: dict[str, NDArray],
+    ) -> None:
+        """Stores first values, and copies them to the devices; `grads` is as for a step."""
+        self.trained = with_gradients(self.names, grads)
         if self.store is None:
             return
         for index, (name, block) in enumerate(zip(self.names, blocks, strict=True)):
             self.store.broadcast(name, arg_params[name], list(block), priority=-index)
+
+    def restart(self, blocks: Sequence[Sequence[NDArray]]) -> None:
+        """The devices have new values: a store that updates weights goes on from them."""
+        if self.store is None or not self.on_store:
+            return
+        for name, block in zip(self.names, blocks, strict=True):
+            self.store.assign(name, list(block))
 
     def __call__(
         self, blocks: Sequence[Sequence[NDArray]], grads: Sequence[Sequence[NDArray | None]]
@@ -172,7 +155,7 @@ class GradientUpdate:
         Raises
         ------
         ValueError
-            The file has something else, or a state of a parameter that the module does not have.
+            The file has something else, or states of other parameters than the module trains.
         """
         updater = self.updater
         if self.on_store and self.store is not None:
@@ -186,11 +169,10 @@ class GradientUpdate:
 
     def _keyed(self, states: dict[Any, Any], fname: str) -> dict[Any, Any]:
         """States by the keys that the updater gets: names in a store, indices outside."""
-        highest = max((key for key in states if isinstance(key, int)), default=-1)
-        devices = highest // len(self.names) + 1 if self.names else 0  # of the module that wrote
+        devices = self._devices_of(states, fname)
         by_name = {}
         for key, state in states.items():
-            name = self.names[key // devices] if isinstance(key, int) and devices else key
+            name = self.names[key // devices] if isinstance(key, int) else key
             if name not in self.names:
                 raise ValueError(
                     f"file '{fname}': invalid state of {name!r}: expected states of the module's "
@@ -202,6 +184,23 @@ class GradientUpdate:
         if devices == len(self.indices) // max(len(self.names), 1):
             return states  # those of each device, as they were
         return {index: by_name[name] for index, name in self.indices.items() if name in by_name}
+
+    def _devices_of(self, states: dict[Any, Any], fname: str) -> int:
+        """The number of devices of the module that wrote the states, each of which has one of every
+        trained parameter; 0 where they have names.
+        """
+        keys = {key for key in states if isinstance(key, int)}
+        if not keys:
+            return 0
+        trained = [i for i, name in enumerate(self.names) if name in self.trained]
+        devices = len(keys) // max(len(trained), 1)
+        expected = {i * devices + k for i in trained for k in range(devices)}
+        if keys != expected:
+            raise ValueError(
+                f"file '{fname}': invalid states of the parameters by number {sorted(keys)}: "
+                f"expected states of each parameter that the module trains, {self.trained}"
+            )
+        return devices
 
 
 def part_of_update(name: str) -> Any:
@@ -220,6 +219,8 @@ def part_of_update(name: str) -> Any:
             names = self._param_names
             indices = names_of_indices(names, len(self._context), on_store=False)
             update = GradientUpdate(None, None, False, names, indices)
+            if self._exec_group is not None:
+                update.trained = with_gradients(names, self._exec_group.grad_arrays)
         setattr(update, name, value)
         self._update = update
 

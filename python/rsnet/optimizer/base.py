@@ -70,6 +70,32 @@ def _argument_names(cls: type[Optimizer]) -> list[str] | None:
     return None
 
 
+class PerDevice:
+    """An attribute of an optimizer with a value for each device: that of the one whose turn it is.
+
+    Parameters
+    ----------
+    first : Any
+        Value of a device before one is set.
+    """
+
+    def __init__(self, first: Any) -> None:
+        self._first = first
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name, self._place = name, f"_{name.lstrip('_')}_by_device"
+
+    def __get__(self, optimizer: Any, owner: Any = None) -> Any:
+        if optimizer is None:
+            return self
+        # Pickles of MXNet, and those of old versions, have one value for all.
+        first = vars(optimizer).get(self._name, self._first)
+        return vars(optimizer).get(self._place, {}).get(optimizer.device_id, first)
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        vars(optimizer).setdefault(self._place, {})[optimizer.device_id] = value
+
+
 class Optimizer:
     """Base of all optimizers: rates, decays and update counts per parameter.
 
@@ -110,6 +136,7 @@ class Optimizer:
     zero_states = 0
     aggregate_num = 0
     rates_together = 1
+    device_id = 0  # the one whose turn it is
     _held_rate: float | None = None  # what the schedule said for weights that share a call
 
     def __init__(
@@ -249,6 +276,7 @@ class Optimizer:
 
     def count_on(self, device_id: int) -> None:
         """Counts updates of this device from now on: a parameter has one index on all devices."""
+        self.device_id = device_id
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
     _set_current_context = count_on  # MXNet's name

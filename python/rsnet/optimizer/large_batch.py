@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .base import Optimizer, push_together, register, zeros_like
+from .base import Optimizer, PerDevice, push_together, register, zeros_like
 from .rules import SGD
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
@@ -113,6 +113,7 @@ class LARS(Optimizer):
     """
 
     aggregate_num = 4
+    _current_lr: Any = PerDevice(None)
 
     def __init__(
         self,
@@ -127,8 +128,6 @@ class LARS(Optimizer):
         self.momentum, self.lazy_update = momentum, lazy_update
         self.eta, self.eps = eta, eps
         self.momentum_correction = momentum_correction
-        self._last_lr: float | None = None
-        self._current_lr: float | None = None
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Sets multipliers of the weight decay: 0 for all names but those that end in `_weight`."""
@@ -154,10 +153,11 @@ class LARS(Optimizer):
 
     def _momentum_of_call(self) -> float:
         """The momentum of a call for one or several parameters, after they were counted."""
-        self._last_lr, self._current_lr = self._current_lr, self.learning_rate
-        if not self.momentum_correction or not self._last_lr:
+        last, now = self._current_lr, self.learning_rate
+        self._current_lr = now
+        if not self.momentum_correction or not last:
             return self.momentum
-        return self.momentum * self._current_lr / self._last_lr
+        return self.momentum * now / last
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
@@ -213,6 +213,8 @@ class LBSGD(SGD):
         Batches whose gradients are added before a step.
     """
 
+    _counted: Any = PerDevice(None)
+
     def __init__(
         self,
         momentum: float = 0.0,
@@ -231,8 +233,36 @@ class LBSGD(SGD):
         self.batch_scale, self.begin_epoch, self.num_epochs = batch_scale, begin_epoch, num_epochs
         self.init_updates = begin_epoch * updates_per_epoch
         self.lbmult = 1.0
+        # The rate of each number of updates, of late; gradients by device and index.
+        self._rates: dict[int, float] = {}
         self._base_lr = self.learning_rate
-        self._added: dict[int, tuple[int, NDArray]] = {}
+        self._added: dict[tuple[int, int], tuple[int, NDArray]] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_rates": {}, "_added": {}} | state)  # MXNet's pickles lack these
+
+    def _updates_so_far(self) -> int:
+        """The number of updates as the device whose turn it is has counted them."""
+        if self._counted is None:
+            self._counted = max(self._index_update_count.values(), default=self.begin_num_update)
+        return int(self._counted)
+
+    def _update_count(self, index: int | list[int] | tuple[int, ...]) -> int:
+        so_far = self._updates_so_far()
+        count = super()._update_count(index)
+        self._counted = max(count, so_far)
+        return count
+
+    def _rate_before(self) -> float:
+        """The rate of the updates before this one, as in MXNet, and the same on all devices: one
+        that is behind takes what the first was told, as schedules don't go back.
+        """
+        so_far = self._updates_so_far()
+        if so_far < self.num_update and so_far in self._rates:
+            return self._rates[so_far]
+        rate = self.learning_rate
+        self._rates = {n: r for n, r in self._rates.items() if n >= so_far - 1} | {so_far: rate}
+        return rate
 
     def _multiplier_at(self, update: int) -> float:
         """The factor on the rate at this number of updates."""
@@ -254,15 +284,16 @@ class LBSGD(SGD):
     update_multi_precision = Optimizer.update_multi_precision
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        self._base_lr = self.learning_rate  # of the updates before this one, as in MXNet
-        count, total = self._added.get(index, (0, None))
+        self._base_lr = self._rate_before()
+        at = (self.device_id, index)
+        count, total = self._added.get(at, (0, None))
         total = grad.copy() if total is None else total + grad
         count += 1
-        self._added[index] = (count, total)
+        self._added[at] = (count, total)
         if count % max(1, int(self.batch_scale)):
             self._update_count(index)
             return
-        del self._added[index]
+        del self._added[at]
         mean = total / count
         if self.warmup_strategy == "lars":
             w2, g2 = (float(nd.sum(nd.square(a)).asscalar()) for a in (weight, mean))

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .base import Optimizer, register, zeros_like
+from .base import Optimizer, PerDevice, register, zeros_like
 
 
 class _Momentum(Optimizer):
@@ -329,6 +329,7 @@ class Nadam(Optimizer):
     """
 
     zero_states = 2
+    m_schedule = PerDevice(1.0)
 
     def __init__(
         self,
@@ -344,7 +345,6 @@ class Nadam(Optimizer):
         self.beta2 = beta2
         self.epsilon = epsilon
         self.schedule_decay = schedule_decay
-        self.m_schedule = 1.0
 
     def _mu(self, t: int) -> float:
         return float(self.beta1 * (1 - 0.5 * 0.96 ** (t * self.schedule_decay)))
