@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._mxnet_names import module_getattr
-from .io import DataDesc
+from .module.arguments import as_descs
 from .module.executor_group import DataParallelExecutorGroup as _Group
-from .module.executor_group import split_batch
+from .module.executor_group import batch_size_of, split_batch
 from .ndarray import NDArray
 
 __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
@@ -74,10 +74,8 @@ class DataParallelExecutorGroup:
             raise ValueError(f"invalid slices {slices!r}: expected {len(ctx)}, one a device")
         self.arg_names, self.param_names = list(arg_names), list(param_names)
         self.aux_names, self.slices = sym.list_auxiliary_states(), list(slices)
-        data, label = (
-            [DataDesc(*d) if isinstance(d, tuple) else d for d in descs or []]
-            for descs in (train_data.provide_data, train_data.provide_label)
-        )
+        data = as_descs(train_data.provide_data)
+        label = as_descs(train_data.provide_label or [])
         shared: _Group | None = None if shared_group is None else shared_group.group
         self.group: _Group = _Group(
             sym, list(ctx), [rows.stop - rows.start for rows in slices], data, label or None,
@@ -179,12 +177,11 @@ class DataParallelExecutorManager:
         self.aux_names = list(aux_names or symbol.list_auxiliary_states())
         given = {desc[0] for desc in (*train_data.provide_data, *(train_data.provide_label or []))}
         self.param_names = list(param_names or [n for n in self.arg_names if n not in given])
-        rows = train_data.provide_data[0][1][0]
+        rows = batch_size_of(as_descs(train_data.provide_data))
         self.slices = split_batch(rows, work_load_list or [1] * len(self.ctx))
         self._first = self._group_of(symbol, train_data)
         self._groups = {getattr(train_data, "default_bucket_key", None): self._first}
         self._current = self._first
-        self._monitor: Any = None
 
     def _group_of(
         self, symbol: Any, train_data: Any, shared: DataParallelExecutorGroup | None = None

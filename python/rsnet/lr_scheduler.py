@@ -172,6 +172,11 @@ class _Decay(LRScheduler):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if max_update < 1:
             raise ValueError(f"invalid max_update {max_update!r}: expected at least 1")
+        if warmup_steps == max_update:
+            raise ValueError(
+                f"invalid warmup_steps {warmup_steps}: expected another number than max_update: "
+                "the rate falls between the two"
+            )
         self.base_lr_orig = base_lr
         self.max_update = max_update
         self.final_lr = final_lr

@@ -247,7 +247,7 @@ class MXIndexedRecordIO(MXRecordIO):
                         raise MXNetError(
                             f"{self.idx_path}:{number}: expected a key and an offset: {error}"
                         ) from error
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise file_error("cannot read", self.idx_path, error) from error
         self.keys = list(self.idx)
 

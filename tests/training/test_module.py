@@ -38,10 +38,9 @@ def first_values(net=None, seed=1):
 
 def trained(epochs=2, net=None, **options):
     mod = mx.mod.Module(net or mlp(), **options.pop("module", {}))
-    mod.fit(
-        options.pop("data", None) or batches(), num_epoch=epochs, arg_params=first_values(),
-        optimizer_params={"learning_rate": 0.5, "momentum": 0.9}, **options,
-    )  # fmt: skip
+    options = {"optimizer_params": {"learning_rate": 0.5, "momentum": 0.9}, **options}
+    data = options.pop("data", None) or batches()
+    mod.fit(data, num_epoch=epochs, arg_params=first_values(), **options)
     return mod
 
 
@@ -104,12 +103,10 @@ def test_a_step_is_that_of_the_executor_and_the_optimizer():
     same(values(mod), expected)
 
 
-@pytest.mark.parametrize("kvstore", ["local", "device", None, "a store"])
+@pytest.mark.parametrize("kvstore", ["local", "device", "a store"])
 @pytest.mark.parametrize("loads", [None, [1, 3]])
 @pytest.mark.parametrize("on_store", ["1", "0"])
 def test_two_devices_train_as_one(kvstore, loads, on_store, monkeypatch):
-    if kvstore is None:
-        pytest.skip("without a store each device would train alone")
     monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", on_store)
     store = mx.kv.create("local") if kvstore == "a store" else kvstore
     two = trained(
@@ -118,6 +115,15 @@ def test_two_devices_train_as_one(kvstore, loads, on_store, monkeypatch):
     same(values(two), values(trained()))
     assert two.get_outputs()[0].shape == (32, 2)
     assert [len(block) for block in two.get_outputs(merge_multi_context=False)] == [2]
+
+
+@pytest.mark.parametrize("optimizer", ["nadam", "lars", "lbsgd"])
+def test_two_devices_update_as_one(optimizer, monkeypatch):
+    """Each has what the optimizer knows beside the states."""
+    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", "0")
+    options = {"optimizer": optimizer, "optimizer_params": {"learning_rate": 0.05}}
+    two = trained(module={"context": [mx.cpu(0), mx.cpu(1)]}, **options)
+    same(values(two), values(trained(**options)))
 
 
 @pytest.mark.parametrize("rows", [5, 8, 96])

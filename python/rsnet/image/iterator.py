@@ -45,7 +45,7 @@ def read_list(path: str) -> dict[int, _Listed]:
                 except ValueError as error:
                     expected = "expected id, labels and path, with tabs between them"
                     raise MXNetError(f"{path}:{number}: {expected}: {error}") from error
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise file_error("cannot read", path, error) from error
     return listed
 

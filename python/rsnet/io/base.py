@@ -5,6 +5,8 @@ A `DataIter` yields `DataBatch`es; `NDArrayIter` makes them from arrays in memor
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
@@ -414,7 +416,7 @@ class ResizeIter(BatchesOfOthers):
     data_iter : DataIter
         Source of the batches.
     size : int
-        Batches per epoch.
+        Batches per epoch; a number that is not whole is rounded up.
     reset_internal : bool
         Whether `reset` resets the source too; otherwise an epoch goes on where the last one ended.
 
@@ -427,8 +429,8 @@ class ResizeIter(BatchesOfOthers):
 
     def __init__(self, data_iter: Any, size: int, reset_internal: bool = True) -> None:
         super().__init__(getattr(data_iter, "batch_size", 0))
-        if size < 0:
-            raise ValueError(f"invalid size {size}: expected at least 0")
+        if not isinstance(size, numbers.Real) or not 0 <= size < math.inf:
+            raise ValueError(f"invalid size {size!r}: expected a number of batches, at least 0")
         self.data_iter = data_iter
         self.size = size
         self.reset_internal = reset_internal
@@ -444,7 +446,7 @@ class ResizeIter(BatchesOfOthers):
             self.data_iter.reset()
 
     def iter_next(self) -> bool:
-        if self.cur == self.size:
+        if self.cur >= self.size:
             return False
         try:
             self.current_batch = self.data_iter.next()

@@ -342,9 +342,10 @@ class LibSVMIter(_RoundIter):
         **unused: Any,
     ) -> None:
         _only("LibSVMIter", unused, ("prefetch_buffer", "ctx"))
-        data, label = _read_libsvm(data_libsvm, math.prod(data_shape))
+        dtype = dtype or "float32"
+        data, label = _read_libsvm(data_libsvm, math.prod(data_shape), dtype)
         if label_libsvm != "NULL":
-            label = _read_libsvm(label_libsvm, math.prod(label_shape))[0]
+            label = _read_libsvm(label_libsvm, math.prod(label_shape), dtype)[0]
         if len(label) != len(data):
             raise MXNetError(
                 f"{label_libsvm} has {len(label)} rows, expected {len(data)}, as {data_libsvm}"
@@ -355,7 +356,7 @@ class LibSVMIter(_RoundIter):
         super().__init__(round_batch, data, label, batch_size, (data_name, label_name), dtype)
 
 
-def _read_libsvm(path: str, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _read_libsvm(path: str, width: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """The dense rows and the first numbers of their lines."""
     rows, firsts = [], []
     try:
@@ -364,24 +365,25 @@ def _read_libsvm(path: str, width: int) -> tuple[np.ndarray, np.ndarray]:
                 cells = line.split("#")[0].split()
                 if not cells:
                     continue
-                first = float(cells.pop(0)) if ":" not in cells[0] else 0.0
-                row = np.zeros(width, "float32")
-                for cell in cells:
-                    index, _, value = cell.partition(":")
+                first = cells.pop(0) if ":" not in cells[0] else "0"
+                row = np.zeros(width, dtype)
+                pairs = [cell.partition(":") for cell in cells]
+                *values, label = _numbers([*(value for _, _, value in pairs), first], dtype)
+                for (index, _, _), value in zip(pairs, values, strict=True):
                     if not 0 <= int(index) < width:
                         raise MXNetError(
                             f"{path}:{number}: invalid index {index}: expected 0 to {width - 1}"
                         )
-                    row[int(index)] = float(value)
+                    row[int(index)] = value
                 rows.append(row)
-                firsts.append(first)
+                firsts.append(label)
     except (OSError, UnicodeDecodeError) as error:
         raise file_error("cannot read", path, error) from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise MXNetError(f"{path}:{number}: {error}") from error
     if not rows:
         raise MXNetError(f"{path}: invalid number of rows 0: expected some")
-    return np.stack(rows), np.array(firsts, "float32")
+    return np.stack(rows), np.array(firsts, dtype)
 
 
 def _only(name: str, given: dict[str, Any], accepted: tuple[str, ...]) -> None:

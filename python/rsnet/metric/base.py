@@ -224,9 +224,21 @@ class PairMetric(EvalMetric):
         raise NotImplementedError(f"{type(self).__name__} does not define '_update_pair'")
 
 
+def _only_named(arrays: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    return arrays if names is None else {n: a for n, a in arrays.items() if n in names}
+
+
 @register("composite")
 class CompositeEvalMetric(EvalMetric):
-    """Several metrics at once; `get` returns lists."""
+    """Several metrics at once; `get` returns lists.
+
+    Parameters
+    ----------
+    metrics : list of EvalMetric or str
+    name : str
+    output_names, label_names : list of str, optional
+        Predictions and labels that `update_dict` passes on; all if None.
+    """
 
     def __init__(
         self,
@@ -254,6 +266,8 @@ class CompositeEvalMetric(EvalMetric):
             metric.update(labels, preds)
 
     def update_dict(self, labels: dict[str, Any], preds: dict[str, Any]) -> None:
+        labels = _only_named(labels, self.label_names)
+        preds = _only_named(preds, self.output_names)
         for metric in self.metrics:
             metric.update_dict(labels, preds)
 

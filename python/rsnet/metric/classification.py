@@ -88,6 +88,7 @@ class TopKAccuracy(PairMetric):
             raise ValueError(
                 f"TopKAccuracy: invalid shape of predictions {pred.shape}: expected (N, C)"
             )
+        check_label_shapes(label, pred)
         best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
         self._add(int((best == label[:, None]).sum()), label.size)
 
@@ -113,7 +114,8 @@ class CrossEntropy(PairMetric):
         wrong = given[(label < -classes) | (label >= classes)]
         if wrong.size:
             raise IndexError(
-                f"metric '{self.name}': invalid label {wrong[0]:.17g}: expected 0 to {classes - 1}"
+                f"metric '{self.name}': invalid label {wrong[0]:.17g}: expected 0 to {classes - 1}, or "
+                f"-1 to {-classes} for the last ones"
             )
         chosen = pred[numpy.arange(label.size), label]
         self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)

@@ -286,17 +286,17 @@ class BaseModule:
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         metric = _metric.create(eval_metric)
         validation_metric = metric if validation_metric is None else validation_metric
-        shown = Progress(progress, epochs, train_data, self.logger, batch_end_callback)
+        display = Progress(progress, epochs, train_data, self.logger, batch_end_callback)
         for epoch in epochs:
             tic = time.time()
             try:
                 values = self._train_epoch(
-                    train_data, metric, epoch, batch_end_callback, monitor, shown, locals()
+                    train_data, metric, epoch, batch_end_callback, monitor, display, locals()
                 )
             finally:
-                shown.clear()
+                display.clear()
             scores: list[tuple[str, float]] = []
-            if not shown.epoch_batches:
+            if not display.epoch_batches:
                 self.logger.warning(
                     "Epoch[%d]: train_data gave no batch (reset it before fit, if it is used up)",
                     epoch,
@@ -314,7 +314,7 @@ class BaseModule:
                 )  # fmt: skip
                 for name, value in scores:
                     self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
-            shown.epoch_done(epoch, values, scores)
+            display.epoch_done(epoch, values, scores)
             train_data.reset()
         nd.waitall()  # a program may fork now, and go on in the child
 
@@ -325,7 +325,7 @@ class BaseModule:
         epoch: int,
         callbacks: Callbacks,
         monitor: Any,
-        shown: Progress,
+        display: Progress,
         more: dict[str, Any],
     ) -> list[tuple[str, float]]:
         """Runs one epoch, a batch read ahead; the metric's values at its end, before callbacks.
@@ -333,7 +333,7 @@ class BaseModule:
         These find `more`, the variables of `fit`, in `locals`, beside those of this method.
         """
         eval_metric.reset()
-        shown.start_epoch()
+        display.start_epoch()
         data_iter = iter(train_data)
         next_data_batch = next_batch(data_iter)
         values: list[tuple[str, float]] = eval_metric.get_global_name_value()
@@ -357,9 +357,9 @@ class BaseModule:
             if end_of_batch:
                 values = eval_metric.get_global_name_value()
             if callbacks is not None:
-                shown.clear()  # callbacks may log
+                display.clear()  # callbacks may log
                 call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, {**more, **locals()}))
-            shown.batch_done(epoch, eval_metric)
+            display.batch_done(epoch, eval_metric)
             nbatch += 1
         return values
 

@@ -85,6 +85,8 @@ class BucketingModule(BaseModule):
         self._largest = self._default  # whose memory the others use
         self._grad_req: Any = "write"
         self._monitor: Any = None
+        self._memory_limit: int | str | None = None
+        self._outgrown: list[Module] = []  # bound over memory of their own, which is too small
 
     def _call_sym_gen(self, key: Any) -> Any:
         with NameManager():  # equal names in every bucket, whatever was composed before
@@ -148,7 +150,7 @@ class BucketingModule(BaseModule):
         )  # fmt: skip
         self._buckets = {self._default_bucket_key: self._default}
         self._largest = self._default
-        self._outgrown: list[Module] = []  # bound over memory of their own, which is too small
+        self._outgrown = []
         self._curr_module, self._curr_bucket_key = self._default, self._default_bucket_key
         self.binded = True
 
@@ -331,8 +333,8 @@ class BucketingModule(BaseModule):
         self,
         prefix: str,
         epoch: int,
-        remove_amp_cast: bool = False,
         save_optimizer_states: bool = False,
+        remove_amp_cast: bool = False,
     ) -> None:
         """Writes `prefix-<key>-symbol.json` for every bucket, `prefix-0001.params` and
         `prefix.buckets`.

@@ -327,8 +327,8 @@ class DataParallelExecutorGroup:
 
     # ---- running -------------------------------------------------------------------------------
 
-    def _inputs(self, batch: Any) -> list[dict[str, NDArray]]:
-        """The inputs of each executor: its rows of the data and of the labels."""
+    def _described(self, batch: Any) -> list[tuple[DataDesc, NDArray]]:
+        """The data and the labels of a batch that the symbol takes."""
         labels = batch.label if self.label_shapes is not None and batch.label is not None else []
         descs = [*self.data_shapes, *(self.label_shapes or [])[: len(labels)]]
         if len(batch.data) != len(self.data_shapes):
@@ -336,13 +336,16 @@ class DataParallelExecutorGroup:
                 f"the batch has {len(batch.data)} data arrays, "
                 f"expected {len(self.data_shapes)}: {self.data_names}"
             )
-        found: list[dict[str, NDArray]] = [{} for _ in self.execs]
-        for desc, array in zip(descs, [*batch.data, *labels], strict=False):
-            if desc.name not in self.arg_names:
-                continue
-            for i, inputs in enumerate(found):
-                inputs[desc.name] = self._rows(array, batch_axis(desc), i)
-        return found
+        pairs = zip(descs, [*batch.data, *labels], strict=False)
+        return [(desc, array) for desc, array in pairs if desc.name in self.arg_names]
+
+    def _inputs(self, batch: Any) -> list[dict[str, NDArray]]:
+        """The inputs of each executor: its rows of the data and of the labels."""
+        pairs = self._described(batch)
+        return [
+            {desc.name: self._rows(array, batch_axis(desc), i) for desc, array in pairs}
+            for i in range(len(self.execs))
+        ]
 
     def _rows(self, array: NDArray, axis: int, i: int) -> NDArray:
         """The rows of device `i`: all of them if the array has no axis of the batch."""
@@ -361,14 +364,8 @@ class DataParallelExecutorGroup:
                     f"invalid number of batches {len(data_batch)}: expected {len(self.execs)}, one "
                     "for each device"
                 )
-            names = [*self.data_names, *self.label_names]
             inputs = [
-                {
-                    n: a
-                    for n, a in zip(names, [*b.data, *(b.label or [])], strict=False)
-                    if n in self.arg_names
-                }
-                for b in data_batch
+                {desc.name: array for desc, array in self._described(one)} for one in data_batch
             ]
         else:
             inputs = self._inputs(data_batch)

@@ -11,7 +11,8 @@ from typing import Any
 
 from .._terminal import is_terminal
 from ..callback import ProgressBar
-from .arguments import Callbacks, as_list
+from .arguments import Callbacks, as_descs, as_list
+from .executor_group import batch_size_of
 
 __all__ = ["Progress"]
 
@@ -50,7 +51,7 @@ class Progress:
         self._is_redrawn = not has_bar and self._stream is not None and is_terminal(self._stream)
         self._is_logged = root.isEnabledFor(logging.INFO) and root.hasHandlers()
         self._epochs = epochs
-        self._batch_size = int(data.provide_data[0][1][0]) if data.provide_data else 0
+        self._batch_size = batch_size_of(as_descs((data.provide_data or [])[:1]))
         self._total = _batches_of(data, self._batch_size)
         self._began = self._epoch_began = time.monotonic()
         self._drawn = 0.0

@@ -70,6 +70,17 @@ def _argument_names(cls: type[Optimizer]) -> list[str] | None:
     return None
 
 
+def _overwritten(schedule: Any, rate: float) -> str:
+    """The warning that a schedule has another `base_lr` than the optimizer's `learning_rate`."""
+    start = getattr(schedule, "base_lr_orig", None)
+    if start is None or schedule.warmup_steps > schedule.max_update:
+        return f"learning_rate={rate} replaces base_lr={schedule.base_lr} of the lr_scheduler"
+    return (
+        f"learning_rate={rate} has no effect, as the {type(schedule).__name__} was made with "
+        f"base_lr={start}: expected base_lr={rate} there"
+    )
+
+
 class PerDevice:
     """An attribute of an optimizer with a value for each device: that of the one whose turn it is.
 
@@ -166,10 +177,7 @@ class Optimizer:
         else:
             self.lr = lr_scheduler.base_lr if learning_rate is None else learning_rate
             if lr_scheduler.base_lr != self.lr:
-                warn(
-                    f"learning_rate={self.lr} replaces base_lr={lr_scheduler.base_lr} of the "
-                    "lr_scheduler"
-                )
+                warn(_overwritten(lr_scheduler, self.lr))
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
         self.begin_num_update = begin_num_update

@@ -36,7 +36,8 @@ def encode_sentences(
     start_label : int
         First number given to a word.
     unknown_token : str, optional
-        Word of `vocab` that stands for those that are not in it.
+        Word that stands for those that are not in `vocab`; it gets the first number from
+        `start_label` on that no word has, if it is not in it itself.
 
     Returns
     -------
@@ -54,7 +55,7 @@ def encode_sentences(
     ([[1, 2], [2, 3]], {'\n': 0, 'a': 1, 'b': 2, 'c': 3})
     """
     known = {invalid_key: invalid_label} if vocab is None else vocab
-    number = start_label
+    taken, number = {invalid_label, *known.values()}, start_label
     encoded = []
     for sentence in sentences:
         coded = []
@@ -65,7 +66,8 @@ def encode_sentences(
                 if unknown_token is not None:
                     word = unknown_token
                 if word not in known:
-                    number += number == invalid_label
+                    while number in taken:
+                        number += 1
                     known[word] = number
                     number += 1
             coded.append(known[word])
