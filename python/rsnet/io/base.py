@@ -6,7 +6,6 @@ A `DataIter` yields `DataBatch`es; `NDArrayIter` makes them from arrays in memor
 from __future__ import annotations
 
 import math
-import numbers
 import operator
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
@@ -415,7 +414,7 @@ class ResizeIter(BatchesOfOthers):
     ----------
     data_iter : DataIter
         Source of the batches.
-    size : int
+    size : float
         Batches per epoch; a number that is not whole is rounded up.
     reset_internal : bool
         Whether `reset` resets the source too; otherwise an epoch goes on where the last one ended.
@@ -427,9 +426,9 @@ class ResizeIter(BatchesOfOthers):
     [[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]]
     """
 
-    def __init__(self, data_iter: Any, size: int, reset_internal: bool = True) -> None:
+    def __init__(self, data_iter: Any, size: float, reset_internal: bool = True) -> None:
         super().__init__(getattr(data_iter, "batch_size", 0))
-        if not isinstance(size, numbers.Real) or not 0 <= size < math.inf:
+        if not hasattr(size, "__float__") or not 0 <= size < math.inf:
             raise ValueError(f"invalid size {size!r}: expected a number of batches, at least 0")
         self.data_iter = data_iter
         self.size = size

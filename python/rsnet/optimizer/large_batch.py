@@ -157,7 +157,7 @@ class LARS(Optimizer):
         self._current_lr = now
         if not self.momentum_correction or not last:
             return self.momentum
-        return self.momentum * now / last
+        return float(self.momentum * now / last)
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
