@@ -21,10 +21,12 @@ def test_a_composite_metric_selects_by_name():
     metric = mx.metric.CompositeEvalMetric(["acc"], label_names=["b"], output_names=["two"])
     labels = {"a": nd.array([0]), "b": nd.array([1])}
     rows = nd.array([[0.9, 0.1]])
-    metric.update_dict(labels, {"one": 1 - rows, "two": rows})
+    metric.update_dict(labels, {"one": rows, "two": rows})
     assert metric.get() == (["accuracy"], [0.0])
-    metric.update_dict(labels, {"one": rows, "two": 1 - rows})
+    metric.update_dict(labels, {"one": 1 - rows, "two": 1 - rows})
     assert metric.get() == (["accuracy"], [0.5])
+    metric.update_dict(labels, {"one": 1 - rows, "two": 1 - rows})
+    assert metric.get()[1][0] == pytest.approx(2 / 3)
 
 
 def sequences(length):
