@@ -4,7 +4,7 @@ use super::decode::Picture;
 use crate::error::{Error, Result, guarded};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
-use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use jpeg_encoder::{ChromaSubsamplingMethod, ColorType, Encoder, SamplingFactor};
 
 /// Encodes a picture of 1 or 3 channels (PNG: also 4).
 ///
@@ -48,6 +48,8 @@ fn encode_jpeg(picture: &Picture, quality: i64) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out, quality);
     encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    // The default takes the colour of one pixel of four.
+    encoder.set_chroma_subsampling_method(ChromaSubsamplingMethod::Average);
     encoder.encode(&picture.samples, width, height, colour).map_err(failed)?;
     Ok(out)
 }

@@ -126,3 +126,43 @@ def test_refused_where_nothing_can_be_calculated():
     one = nd.ones((1, 1, 1, 1))
     with pytest.raises(mx.MXNetError, match="argument 'pad'"):
         nd.Deconvolution(one, one, kernel=(1, 1), num_filter=1, pad=(1, 1), no_bias=True)
+
+
+def test_lengths_of_softmax_have_no_gradient():
+    x, lengths = nd.ones((2, 3, 4)), nd.array([[1, 2, 3], [4, 0, 2]], dtype="int32")
+    for req in ("write", "add"):
+        x.attach_grad(req)
+        lengths.attach_grad(req)
+        for _ in range(3):
+            with autograd.record():
+                y = nd.softmax(x, lengths, use_length=True)
+            y.backward()
+            assert not lengths.grad.asnumpy().any()
+
+
+def test_classes_of_every_position_need_a_label_each():
+    with pytest.raises(mx.MXNetError, match="label"):
+        nd.SoftmaxOutput(nd.zeros((2, 3, 3)), nd.zeros((2,)), preserve_shape=True)
+    assert nd.SoftmaxOutput(nd.zeros((2, 3, 3)), nd.zeros((2,))).shape == (2, 3, 3)
+
+
+def test_suppressed_boxes_stay_suppressed():
+    boxes = nd.array([[[-1, 0.9, 0, 0, 1, 1], [0, 0.8, 0, 0, 0.9, 1]]])
+    for force in (False, True):
+        kept = nd.contrib.box_nms(boxes, id_index=0, force_suppress=force).asnumpy()[0]
+        np.testing.assert_allclose(kept[0], boxes.asnumpy()[0, 1])
+        assert (kept[1] == -1).all()
+
+
+def test_nan_is_not_hidden():
+    weight, z, n = nd.array([1, 2]), nd.zeros(2), nd.zeros(2)
+    nd.ftrl_update(weight, nd.array([0.1, np.nan]), z, n, lr=0.1, out=weight)
+    assert np.isnan(weight.asnumpy()).tolist() == [False, True]
+    x, var = nd.array([[1, np.nan], [2, 3]]), nd.ones(2)
+    with autograd.record():
+        nd.BatchNorm(x, nd.ones(2), nd.zeros(2), nd.zeros(2), var, axis=1)
+    assert np.isnan(var.asnumpy()).tolist() == [False, True]
+
+
+def test_sigma_of_smooth_l1_is_1():
+    np.testing.assert_allclose(nd.smooth_l1(nd.array([0.5, 2])).asnumpy(), [0.125, 1.5])

@@ -168,7 +168,7 @@ def test_initialisers_that_do_not_end_are_errors(monkeypatch):
     #include <unistd.h>
     static const int never = [] { for (;;) pause(); return 1; }();
     """
-    with pytest.raises(mx.MXNetError, match=r"did not end within 0\.5 s"):
+    with pytest.raises(mx.MXNetError, match=r"to end within 0\.5 s"):
         mx.load_library(compiled_text(text))
 
 

@@ -69,7 +69,7 @@ def box_nms(
     place = slice(coord_start, coord_start + 4)
     for block in np.ndindex(x.shape[:-2]):
         rows = [r for r in x[block] if r[score_index] > valid_thresh]
-        if id_index >= 0 and background_id >= 0:
+        if id_index >= 0:
             rows = [r for r in rows if int(r[id_index]) != background_id]
         rows = sorted(rows, key=lambda r: -r[score_index])
         kept = []

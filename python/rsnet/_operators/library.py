@@ -119,7 +119,7 @@ def _try_elsewhere(path: os.PathLike[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise MXNetError(
-            f"cannot load '{os.fspath(path)}': its initialisers and registration did not end "
+            f"cannot load '{os.fspath(path)}': expected its initialisers and registration to end "
             f"within {_TRIAL_SECONDS:g} s in the process that tried"
         ) from None
     if done.returncode or b"rsnet: tried" not in done.stdout:

@@ -5,10 +5,10 @@
 //! of each worker, for tasks that its completions made ready; the injector, for tasks made ready by
 //! other threads; and two heaps, for tasks of high and of low priority.
 //!
-//! A worker that polls right behind a fast pusher would take from it, at every push, the cache lines
-//! of the ring's tail and of the last tasks. So a consumer takes tasks from the ring in batches: once
-//! it has taken all it saw, it takes the next [`BATCH`] or more at once, or fewer after it has [backed
-//! off](Consumer::backed_off).
+//! A worker that polls right behind a fast pusher would take from it, at every push, the cache
+//! lines of the ring's tail and of the last tasks. So a consumer takes tasks from the ring in
+//! batches: once it has taken all it saw, it takes the next [`BATCH`] or more at once, or fewer
+//! after it has [backed off](Consumer::backed_off).
 
 use crate::engine::data::cache_padded::CachePadded;
 use crate::engine::priority::{Priority, PriorityHeap};

@@ -1,7 +1,7 @@
 //! Layers that do not multiply matrices: activations, softmax, dropout.
 
 use super::formula::{Formula, unary_kernels, unary_slope_kernel};
-use super::{FLOATS, KernelsOf, add, kernel, too_many_axes, wanted};
+use super::{FLOATS, KernelsOf, add, begin, kernel, too_many_axes, wanted};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -217,6 +217,9 @@ fn issue_softmax_back(
     call: &Call<'_>,
     launcher: &mut dyn Launcher,
 ) -> Result<()> {
+    if call.outputs.len() > 1 {
+        begin(call, launcher, 1)?; // the gradient of the lengths
+    }
     let ((rows, length, inner), scale, log) = plan(call);
     let [g, y] = [0, 1].map(|i| call.inputs[i].ptr());
     let (dx, log) = (call.outputs[0].ptr(), i32::from(log));

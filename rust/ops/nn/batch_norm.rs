@@ -190,7 +190,7 @@ fn with_relu(def: OpDef) -> OpDef {
             if call.req[0] != OpReq::Null {
                 // SAFETY: the output is ours to write.
                 let out = unsafe { call.outputs[0].slice_mut::<T>() };
-                out.iter_mut().for_each(|y| *y = y.max(0.0));
+                out.iter_mut().for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y });
             }
             Ok(())
         })

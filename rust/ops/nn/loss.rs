@@ -36,7 +36,7 @@ params! {
 params! {
     /// Parameters of `smooth_l1`.
     pub struct SmoothL1Param {
-        scalar: f32, required, "Sigma: the curve is quadratic where abs(x) < 1 / sigma^2.";
+        scalar: f32, default(1.0), "Sigma: the curve is quadratic where abs(x) < 1 / sigma^2.";
     }
 }
 

@@ -211,8 +211,8 @@ fn lengths(view: Option<&View>, e: &Extents, least: usize) -> Vec<usize> {
         .collect())
 }
 
-/// Gradients of lengths are zero.
-fn zero_lengths(call: &Call<'_>) {
+/// Gradients of lengths, which are output 1 if there are any, are zero.
+pub fn zero_lengths(call: &Call<'_>) {
     if call.req.get(1).is_some_and(|r| *r != OpReq::Null) {
         let out = &call.outputs[1];
         // SAFETY: the output is ours to write; zero bytes are zero in every dtype.

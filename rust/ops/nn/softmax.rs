@@ -1,6 +1,7 @@
 //! `softmax`, `log_softmax`, `softmin` and the old `SoftmaxActivation`.
 
 use super::infer::{check_float, complete, expect_rank, float_type};
+use super::sequence::zero_lengths;
 use super::widening;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -287,6 +288,7 @@ fn activation_plan<T: Real>(call: &Call<'_>) -> Result<Softmax<T>> {
 
 /// Runs forward (`data, [length]`) or backward (`out_grad, output, [length]`).
 fn run<T: Real>(call: &Call<'_>, plan: Softmax<T>, backward: bool) -> Result<()> {
+    zero_lengths(call);
     if call.req[0] == OpReq::Null {
         return Ok(());
     }

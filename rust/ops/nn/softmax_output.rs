@@ -113,8 +113,10 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         }
     } else {
         fitting.push(Shape::new(&dims[..rank - 1]));
-        // One label an instance is all that is read of more.
-        fitting.push(Shape::new(&dims[..1]));
+        if !param.preserve_shape {
+            // One label an instance is all that is read of more.
+            fitting.push(Shape::new(&dims[..1]));
+        }
     }
     fitting.push(data.clone());
     if label.rank_known() {

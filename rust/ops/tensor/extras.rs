@@ -116,12 +116,12 @@ fn hard_sigmoid() -> [OpDef; 2] {
                 y.clamp(0.0, 1.0)
             })
         }));
-    let backward = elementwise(OpDef::new::<HardSigmoidParam>("_backward_hard_sigmoid")).kernel(
-        kernel(move |call| {
+    let backward = elementwise(OpDef::new::<HardSigmoidParam>("_backward_hard_sigmoid"))
+        .inputs_are(&[("out_grad", "Gradient of the output."), DATA[0]])
+        .kernel(kernel(move |call| {
             let (a, b) = hard(call.attrs.get());
             map_backward(call, |x| if a * x + b > 0.0 && a * x + b < 1.0 { a } else { 0.0 })
-        }),
-    );
+        }));
     [forward, backward]
 }
 

@@ -255,10 +255,11 @@ updates! {
         let grown = *n + g * g;
         *z += g - (grown.sqrt() - n.sqrt()) * w / lr;
         *n = grown;
-        if z.abs() > l1 {
-            (sign(*z) * l1 - *z) / ((of::<R>(p.beta) + grown.sqrt()) / lr + of::<R>(p.wd))
-        } else {
+        // In this form, NaN stays NaN.
+        if z.abs() <= l1 {
             R::zero()
+        } else {
+            (sign(*z) * l1 - *z) / ((of::<R>(p.beta) + grown.sqrt()) / lr + of::<R>(p.wd))
         }
     };
     /// FTML (Zheng and Kwok, 2017) at step ``t`` with the states ``d``, ``v`` and ``z``.

@@ -24,7 +24,8 @@ params! {
         coord_start: i32, default(2), "Place of the first of four coordinates in a row.";
         score_index: i32, default(1), "Place of the score.";
         id_index: i32, default(-1), "Place of the class; none if it is negative.";
-        background_id: i32, default(-1), "Boxes of this class are dropped; none if it is negative.";
+        background_id: i32, default(-1), "Boxes of this class are dropped, if there are \
+                                         classes; -1 is that of suppressed ones.";
         force_suppress: bool, default(false), "Do boxes of different classes suppress each other?";
         in_format: BoxFormat, default(BoxFormat::Corner), "What the coordinates are: corners, or \
                                                            center and extents.";
@@ -122,7 +123,7 @@ fn candidates<T: Real>(p: &BoxNmsParam, rows: &[T], width: usize) -> Vec<Candida
         (p.id_index >= 0).then(|| Element::to_f64(at(row)[p.id_index as usize]) as i64)
     };
     let least = T::of(p.valid_thresh.into());
-    let background = (p.background_id >= 0).then(|| i64::from(p.background_id));
+    let background = (p.id_index >= 0).then(|| i64::from(p.background_id));
     let valid: Vec<usize> = (0..rows.len() / width)
         .filter(|&row| at(row)[p.score_index as usize] > least)
         .filter(|&row| background.is_none() || class(row) != background)

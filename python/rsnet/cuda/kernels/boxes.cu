@@ -151,7 +151,7 @@ __global__ void valid_scores(Index n, Suppression s, const T *x, T *scores) {
   for (Index i = first(); i < n; i += step()) {
     const T *row = x + i * s.width;
     bool valid = (Compute<T>)row[s.score] > (Compute<T>)s.valid;
-    if (s.background >= 0 && s.classes >= 0 && s.class_of(row) == s.background) valid = false;
+    if (s.classes >= 0 && s.class_of(row) == s.background) valid = false;
     scores[i] = valid ? row[s.score] : convert<T>(-infinity_f());
   }
 }

@@ -101,7 +101,7 @@ __global__ void moving_update(Index channels, const P *mean, const P *inverse, P
   for (Index c = first(); c < channels; c += step()) {
     P variance = (P)1 / (inverse[c] * inverse[c]) - (P)eps;
     moving_mean[c] = moving_mean[c] * (P)keep + mean[c] * ((P)1 - (P)keep);
-    moving_var[c] = moving_var[c] * (P)keep + (variance > 0 ? variance : (P)0) * ((P)1 - (P)keep);
+    moving_var[c] = moving_var[c] * (P)keep + (variance < 0 ? (P)0 : variance) * ((P)1 - (P)keep);
   }
 }
 

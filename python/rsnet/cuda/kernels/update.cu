@@ -103,7 +103,7 @@ struct Ftrl : Rule<2> {
     C grown = s[1] + g * g, limit = p[OWN];
     s[0] += g - (root_of(grown) - root_of(s[1])) * w / p[RATE];
     s[1] = grown;
-    if (!(s[0] > limit || s[0] < -limit)) return (C)0;
+    if (s[0] <= limit && s[0] >= -limit) return (C)0;
     return (sign_of(s[0]) * limit - s[0]) /
            ((p[OWN + 1] + root_of(grown)) / p[RATE] + p[DECAY]);
   }

@@ -114,7 +114,9 @@ pub unsafe fn update_moving<T: Real>(param: &BatchNormParam, views: &[View]) {
         let moving = moving_mean.slice_mut::<T>().iter_mut().zip(moving_var.slice_mut::<T>());
         for ((mm, mv), (&m, &s)) in moving.zip(stats) {
             *mm = *mm * keep + m * new;
-            *mv = *mv * keep + (T::one() / (s * s) - eps).max(T::zero()) * new;
+            let variance = T::one() / (s * s) - eps;
+            // Rounding may leave less than 0; NaN stays NaN.
+            *mv = *mv * keep + if variance < T::zero() { T::zero() } else { variance } * new;
         }
     }
 }
