@@ -8,6 +8,7 @@ has changed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .base import MXNetError, MXValueError
-from .sysconfig import get_include
+from .sysconfig import get_compile_flags
 
 _C = {".c"}
 _CPP = {".cc", ".cpp", ".cxx", ".c++", ".C"}
@@ -189,12 +190,13 @@ def _find(variable: str, names: Sequence[str], language: str) -> list[str]:
 
 
 def _flags(file: Path, more: Sequence[str]) -> list[str]:
-    include = f"-I{get_include()}"
+    other: dict[str, list[str]] = {}
     if file.suffix in _C:
-        return [include, "-std=c99", "-fPIC", "-O2", *more]
-    if file.suffix in _CUDA:
-        return [include, "-std=c++17", "-Xcompiler", "-fPIC", "-O2", *more]
-    return [include, "-std=c++17", "-fPIC", "-O2", *more]
+        other = {"-std=c++17": ["-std=c99"]}
+    elif file.suffix in _CUDA:
+        other = {"-fPIC": ["-Xcompiler", "-fPIC"]}
+    flags = (other.get(flag, [flag]) for flag in get_compile_flags())
+    return [*itertools.chain.from_iterable(flags), *more]
 
 
 def _version(compiler: list[str]) -> str:

@@ -186,7 +186,7 @@ fn random_key(
     };
     Ok(match prepared.op.wants_random(&prepared.attrs, shapes)? {
         true => rt.random.reserve(device),
-        false => RandomKey::default(),
+        false => RandomKey::NONE,
     })
 }
 

@@ -219,7 +219,7 @@ impl Program {
     ) -> Arc<PassInfo> {
         let mut keys = Vec::new();
         if self.any_random {
-            keys.resize(self.steps.len(), RandomKey::default());
+            keys.resize(self.steps.len(), RandomKey::NONE);
             for i in steps.filter(|&i| self.steps[i].wants_random) {
                 keys[i] = match mode.random {
                     None => rt.random.reserve(self.steps[i].device),

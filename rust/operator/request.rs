@@ -98,9 +98,20 @@ impl Resources {
 /// The key of one call's random numbers: element `i` of the call is the counter-based generator at
 /// counter `(i, stream)` under `seed`. Reserved at the push, so results depend on push order alone.
 /// Functions of a device take it as it is (`Key` of `random.cu`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct RandomKey {
     pub seed: u64,
     pub stream: u64,
+}
+
+impl RandomKey {
+    /// That of a call which asked for no random numbers; no call that did has it.
+    pub const NONE: RandomKey = RandomKey { seed: 0, stream: u64::MAX };
+}
+
+impl Default for RandomKey {
+    fn default() -> Self {
+        RandomKey::NONE
+    }
 }

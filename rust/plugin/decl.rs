@@ -283,6 +283,12 @@ unsafe fn attr(from: &abi::Attr) -> Result<AttrDecl> {
     };
     // SAFETY: as above.
     let choices = unsafe { texts(from.choices, from.n_choices, "choices") }?;
+    if from.kind == abi::kind::ENUM && choices.is_empty() {
+        return Err(Error::value(format!(
+            "invalid choices of attribute '{name}': expected one or more, since its kind is \
+             RSNET_ENUM"
+        )));
+    }
     let inner = field_type(from.kind, choices).ok_or_else(|| {
         Error::value(format!("invalid kind {} of attribute '{name}': expected 1 to 17", from.kind))
     })?;
@@ -324,7 +330,7 @@ fn field_type(kind: i32, choices: Vec<String>) -> Option<FieldType> {
         LIST_DTYPE => list(FieldType::Enum(dtype_names())),
         LIST_SHAPE => list(FieldType::Shape),
         LIST_STR => list(FieldType::Str),
-        ENUM if !choices.is_empty() => FieldType::Enum(choices),
+        ENUM => FieldType::Enum(choices),
         _ => return None,
     })
 }

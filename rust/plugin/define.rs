@@ -1,16 +1,18 @@
 //! An operator of a library as an [`OpDef`].
 
 use super::abi;
-use super::call::call;
+use super::call::{ask, call};
 use super::counts::schema;
 use super::decl::{ArgDecl, GradDecl, KernelDecl, NUM_ARGS, OpDecl};
 use super::frame::{Asks, Frame, Slot};
 use super::gradient::gradient;
 use super::inference::add_inference;
 use super::kernel::{State, kernel, tmp_bytes};
+use super::library::Library;
 use super::parse::{parse, with_parsed};
 use super::parsed::Parsed;
 use super::resolve::resolved;
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
@@ -38,7 +40,9 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
     def.library = Some(op.library.name.clone());
     def.aliases = op.aliases.clone();
     def.is_backward = op.has(abi::BACKWARD);
-    def.deterministic = !op.has(abi::NOT_DETERMINISTIC | abi::RANDOM);
+    // What `resources` asks for depends on attributes and shapes: it may draw in some calls.
+    def.deterministic =
+        !op.has(abi::NOT_DETERMINISTIC | abi::RANDOM) && op.calls.resources.is_none();
     def.key_var_num_args = match &op.count_attr {
         Some(count) => Some(count.clone()),
         None => op.has_variable_inputs().then(|| NUM_ARGS.to_owned()),
@@ -204,14 +208,16 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
 
 /// Pairs that the operator proposes, and those that all of its kernels do.
 fn pairs(parts: &Parts, parsed: &Parsed) -> Result<Vec<InplacePair>> {
-    let frame = Frame::new(parsed).asking(Asks::InplacePairs);
-    call(&frame, "inplace", parts.op.calls.inplace, parts.op.calls.user)?;
-    let mut pairs = frame.into_said().pairs;
+    let proposed = |library: &Library, f: abi::CallFn, user| -> Result<Vec<InplacePair>> {
+        let frame = Frame::new(parsed).of(library).asking(Asks::InplacePairs);
+        let answered = ask(&frame, "inplace", f, user)?;
+        Ok(answered.map(|()| frame.into_said().pairs).unwrap_or_default())
+    };
+    let calls = &parts.op.calls;
+    let mut pairs = proposed(&parts.op.library, calls.inplace, calls.user)?;
     let mut common: Option<Vec<InplacePair>> = None;
     for kernel in &parts.kernels {
-        let frame = Frame::new(parsed).asking(Asks::InplacePairs);
-        call(&frame, "inplace", kernel.calls.inplace, kernel.calls.user)?;
-        let proposed = frame.into_said().pairs;
+        let proposed = proposed(&kernel.library, kernel.calls.inplace, kernel.calls.user)?;
         common = Some(match common {
             None => proposed,
             Some(known) => known.into_iter().filter(|p| proposed.contains(p)).collect(),
@@ -229,28 +235,42 @@ fn asked_resources(
     ins: &[Shape],
     outs: &[Shape],
 ) -> Result<(u64, bool)> {
-    let frame = |dtype: DType| {
-        let slot = |s: &Shape| Slot::new(s, Some(dtype));
-        Frame::with_arrays(parsed, ins.iter().map(slot), outs.iter().map(slot))
+    let frame = |device: Context, dtype: Option<DType>| {
+        let slot = |s: &Shape| Slot::new(s, dtype);
+        Frame::with_arrays(parsed, device, ins.iter().map(slot), outs.iter().map(slot))
     };
-    let own = frame(DType::F32).asking(Asks::Resources);
+    let own = frame(Context::default(), None).asking(Asks::Resources);
     call(&own, "resources", parts.op.calls.resources, parts.op.calls.user)?;
-    // A plan knows shapes only, and not yet which kernel will run. Each is asked about the dtype of
-    // its own condition; one that has no answer to that is asked again when it runs.
+    // A plan knows shapes only, and not yet which kernel will run. Each is asked about the device
+    // and the dtype of its own condition; one that has no answer to that is asked again when it
+    // runs.
     let ask = |kernel: &KernelDecl| {
-        tmp_bytes(kernel, &frame(dtype_in(&kernel.matches).unwrap_or(DType::F32)))
+        let device = demanded(&kernel.matches, &device_in).unwrap_or_default();
+        let dtype = demanded(&kernel.matches, &dtype_in).unwrap_or(DType::F32);
+        tmp_bytes(kernel, &frame(device, Some(dtype)).of(&kernel.library))
     };
     let most = parts.kernels.iter().filter_map(|k| ask(k).ok()).max().unwrap_or(0);
     let asked = own.into_said();
     Ok((asked.temp_bytes.saturating_add(most), asked.random || parts.op.has(abi::RANDOM)))
 }
 
-/// A dtype that a condition demands.
-fn dtype_in(condition: &Match) -> Option<DType> {
+/// What `found` finds in a condition that is demanded.
+fn demanded<T>(condition: &Match, found: &dyn Fn(&Match) -> Option<T>) -> Option<T> {
     match condition {
-        Match::DTypeOf(_, dtypes) => dtypes.first().copied(),
-        Match::And(a, b) => dtype_in(a).or_else(|| dtype_in(b)),
-        _ => None,
+        Match::And(a, b) => demanded(a, found).or_else(|| demanded(b, found)),
+        leaf => found(leaf),
+    }
+}
+
+fn dtype_in(leaf: &Match) -> Option<DType> {
+    if let Match::DTypeOf(_, dtypes) = leaf { dtypes.first().copied() } else { None }
+}
+
+fn device_in(leaf: &Match) -> Option<Context> {
+    if let Match::Device(kind) = leaf {
+        Some(Context { device_type: *kind, device_id: 0 })
+    } else {
+        None
     }
 }
 
@@ -283,7 +303,8 @@ pub fn signatures(
     let op = &parts.op;
     with_parsed(attrs, op, |parsed| {
         let slots = (inputs.iter().map(slot), outputs.iter().map(slot));
-        let frame = Frame::with_arrays(parsed, slots.0, slots.1).asking(Asks::Signatures);
+        let frame = Frame::with_arrays(parsed, Context::default(), slots.0, slots.1)
+            .asking(Asks::Signatures);
         call(&frame, "sbp", op.calls.sbp, op.calls.user)?;
         Ok(frame.into_said().signatures)
     })?

@@ -1,4 +1,4 @@
-//! Dtypes as libraries write them.
+//! Dtypes as libraries write them, and those that are tried where a library does not say.
 
 use super::abi::DTypeCode;
 use crate::dtype::DType;
@@ -27,4 +27,16 @@ pub fn dtype_text(code: DTypeCode) -> String {
         || format!("(code {}, {} bits, {} lanes)", code.code, code.bits, code.lanes),
         |d| d.name().to_owned(),
     )
+}
+
+/// What inputs of unknown dtype may be instead of float32: dtypes of other inputs, then those of
+/// indices.
+pub fn candidates(types: &[Option<DType>]) -> Vec<DType> {
+    let mut found = Vec::new();
+    for dtype in types.iter().flatten().copied().chain([DType::I32, DType::I64]) {
+        if dtype != DType::F32 && !found.contains(&dtype) {
+            found.push(dtype);
+        }
+    }
+    found
 }

@@ -7,8 +7,9 @@
 use super::abi;
 use super::decl::OpDecl;
 use super::dtypes::{dtype_code, dtype_from, dtype_text};
+use super::library::Library;
 use super::parsed::Parsed;
-use super::program::Program;
+use super::rule::Rule;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -58,10 +59,12 @@ impl Asks {
 /// One callback.
 pub struct Frame<'a> {
     pub op: &'a Arc<OpDecl>,
+    /// The library whose function is called: that of the operator, or of its kernel or gradient.
+    pub library: &'a Library,
     pub parsed: &'a Parsed,
     asks: Asks,
     pub random: RandomKey,
-    /// Where a kernel runs.
+    /// Where the arrays are.
     pub device: Context,
     /// Memory of that device, unless it is the CPU.
     pub memory: Option<&'a dyn DeviceMemory>,
@@ -88,7 +91,7 @@ pub struct Said {
     pub random: bool,
     pub signatures: Vec<String>,
     pub deps: Vec<Dep>,
-    pub program: Option<Program>,
+    pub rule: Option<Rule>,
 }
 
 impl Scene {
@@ -110,11 +113,18 @@ pub struct Slot {
     extents: Vec<Box<[i64]>>,
 }
 
+/// A device as libraries see it.
+pub fn device_of(device: Context) -> abi::Device {
+    let device_type = if device.is_host() { abi::CPU } else { abi::GPU };
+    abi::Device { device_type, device_id: device.device_id }
+}
+
 impl Slot {
+    /// An array on the CPU.
     pub fn new(shape: &Shape, dtype: Option<DType>) -> Slot {
         let tensor = abi::Tensor {
             data: std::ptr::null_mut(),
-            device: abi::Device { device_type: abi::CPU, device_id: 0 },
+            device: device_of(Context::default()),
             ndim: -1,
             dtype: abi::DTypeCode::default(),
             shape: UNKNOWN_EXTENTS.as_ptr(),
@@ -147,24 +157,38 @@ impl<'a> Frame<'a> {
     pub fn new(parsed: &'a Parsed) -> Self {
         Frame {
             op: &parsed.op,
+            library: &parsed.op.library,
             parsed,
             asks: Asks::Nothing,
-            random: RandomKey::default(),
+            random: RandomKey::NONE,
             device: Context::default(),
             memory: None,
             scene: Lock::default(),
         }
     }
 
-    /// A frame whose callback may ask for arrays.
+    /// A frame whose callback may ask for arrays, which are on `device`.
     pub fn with_arrays(
         parsed: &'a Parsed,
-        inputs: impl Iterator<Item = Slot>,
-        outputs: impl Iterator<Item = Slot>,
+        device: Context,
+        inputs: impl IntoIterator<Item = Slot>,
+        outputs: impl IntoIterator<Item = Slot>,
     ) -> Self {
-        let mut frame = Frame::new(parsed);
-        frame.scene.get_mut().said().tensors = [inputs.collect(), outputs.collect()];
+        let mut frame = Frame { device, ..Frame::new(parsed) };
+        let on_device = |mut slot: Slot| {
+            slot.tensor.device = device_of(device);
+            slot
+        };
+        frame.scene.get_mut().said().tensors = [
+            inputs.into_iter().map(on_device).collect(),
+            outputs.into_iter().map(on_device).collect(),
+        ];
         frame
+    }
+
+    /// A frame whose callback is a function of another library than the operator's.
+    pub fn of(self, library: &'a Library) -> Self {
+        Frame { library, ..self }
     }
 
     /// A frame whose callback is asked for this.

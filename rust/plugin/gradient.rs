@@ -7,7 +7,7 @@ use super::decl::{ArgDecl, GradDecl, OpDecl};
 use super::frame::{Asks, Frame};
 use super::parse::with_parsed;
 use super::parsed::Parsed;
-use super::program::{Node, Program, Source};
+use super::rule::{Node, Rule, Source};
 use crate::error::{Error, Result};
 use crate::operator::{
     ARG_COUNTS, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, OpDef, Registry, Value,
@@ -29,9 +29,8 @@ pub fn gradient(op: &Arc<OpDecl>, decl: &Arc<GradDecl>, registry: &Weak<Registry
         _ => {
             let registry = registry.clone();
             Gradient::rule(move |builder, node| {
-                let program = with_parsed(node.attrs, &op, |p| record(&decl, p, node));
-                program
-                    .and_then(|p| p)
+                let rule = with_parsed(node.attrs, &op, |p| record(&decl, p, node));
+                rule.and_then(|p| p)
                     .and_then(|p| play(&p, builder, node, &registry))
                     .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))
             })
@@ -45,22 +44,22 @@ fn deps(decl: &GradDecl, parsed: &Parsed) -> Result<Vec<Dep>> {
         let visible = parsed.names[1].iter().filter(|n| n.1 & abi::HIDDEN == 0).count();
         return Ok((0..visible).map(Dep::OutGrad).collect());
     }
-    let frame = Frame::new(parsed).asking(Asks::Deps);
+    let frame = Frame::new(parsed).of(&decl.library).asking(Asks::Deps);
     call(&frame, "deps", decl.calls.deps, decl.calls.user)?;
     Ok(frame.into_said().deps)
 }
 
-fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Program> {
-    let frame = Frame::new(parsed);
-    frame.scene().said().program = Some(Program::new(node));
+fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Rule> {
+    let frame = Frame::new(parsed).of(&decl.library);
+    frame.scene().said().rule = Some(Rule::new(node));
     call(&frame, "the gradient rule", decl.calls.rule, decl.calls.user)?;
     let failure = frame.failure();
-    let program = frame.into_said().program;
-    let program = program.ok_or_else(|| Error::internal("a gradient rule lost its program"))?;
+    let rule = frame.into_said().rule;
+    let rule = rule.ok_or_else(|| Error::internal("a gradient rule lost what it recorded"))?;
     for (i, needed) in node.needed.iter().enumerate() {
         let none = abi::STATE | abi::NO_GRAD;
         let expected = parsed.names[0].get(i).is_none_or(|n| n.1 & none == 0);
-        if *needed && expected && program.bound[i].is_none() {
+        if *needed && expected && rule.bound[i].is_none() {
             let name = parsed.names[0].get(i).map_or("?", |n| n.0.as_str());
             let why = failure.map_or_else(String::new, |text| format!(" ({text})"));
             return Err(Error::value(format!(
@@ -68,30 +67,30 @@ fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Progr
             )));
         }
     }
-    Ok(program)
+    Ok(rule)
 }
 
 fn play(
-    program: &Program,
+    rule: &Rule,
     builder: &mut dyn GradBuilder,
     node: &GradNode<'_>,
     registry: &Weak<Registry>,
 ) -> Result<Gradients> {
     let registry =
         registry.upgrade().ok_or_else(|| Error::internal("the registry of operators is gone"))?;
-    let needed = program.reachable();
+    let needed = rule.reachable();
     let mut made: Vec<Option<Made>> = Vec::new();
-    for (n, wanted) in program.nodes.iter().zip(&needed) {
+    for (n, wanted) in rule.nodes.iter().zip(&needed) {
         made.push(if *wanted {
-            Some(make(program, n, builder, node, &registry, &made)?)
+            Some(make(rule, n, builder, node, &registry, &made)?)
         } else {
             None
         });
     }
-    let mut gradients = Vec::with_capacity(program.bound.len());
-    for (bound, needed) in program.bound.iter().zip(node.needed) {
+    let mut gradients = Vec::with_capacity(rule.bound.len());
+    for (bound, needed) in rule.bound.iter().zip(node.needed) {
         gradients.push(match bound {
-            Some(value) if *needed => Some(resolve(&program.values[*value], builder, node, &made)?),
+            Some(value) if *needed => Some(resolve(&rule.values[*value], builder, node, &made)?),
             _ => None,
         });
     }
@@ -106,7 +105,7 @@ struct Made {
 }
 
 fn make(
-    program: &Program,
+    rule: &Rule,
     n: &Node,
     builder: &mut dyn GradBuilder,
     of: &GradNode<'_>,
@@ -118,7 +117,7 @@ fn make(
     })?;
     let mut inputs = Vec::with_capacity(n.inputs.len());
     for (arg, value) in &n.inputs {
-        inputs.push((arg, resolve(&program.values[*value], builder, of, made)?));
+        inputs.push((arg, resolve(&rule.values[*value], builder, of, made)?));
     }
     if op.is_backward {
         let inputs: Vec<GradEntry> = inputs.into_iter().map(|i| i.1).collect();

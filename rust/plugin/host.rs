@@ -6,13 +6,13 @@
 
 use super::abi::{self, Ctx, DTypeCode, Host, RangeFn, Status, Tensor, Value};
 use super::frame::{Asks, Frame};
-use super::program::{self, Program};
 use super::reading::MOST_ARRAYS;
 use super::registration::{refuse, register_grad, register_kernel, register_op};
+use super::rule::{self, Rule};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for as split};
 use crate::kernels::random::Draws;
-use crate::operator::{Dep, InplacePair};
+use crate::operator::{Dep, InplacePair, RandomKey};
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -89,7 +89,7 @@ unsafe fn status(ctx: *mut Ctx, f: impl FnOnce(&Frame<'_>) -> Result<()>) -> Sta
 ///
 /// # Safety
 /// `text` is null or ends with 0.
-unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
+unsafe fn given(text: *const c_char, what: &str) -> Result<String> {
     // SAFETY: the caller's promise.
     unsafe { abi::text(text) }
         .ok_or_else(|| Error::value(format!("{what} is null: expected a text")))
@@ -235,7 +235,7 @@ unsafe extern "C" fn add_name(ctx: *mut Ctx, side: i32, name: *const c_char, fla
     unsafe {
         status(ctx, |frame| {
             frame.check_asks(Asks::Names, "add_name")?;
-            let name = needed(name, "the name of an array")?;
+            let name = given(name, "the name of an array")?;
             if !is_side(side) {
                 return Err(Error::index(format!("invalid side {side}: expected 0 or 1")));
             }
@@ -304,7 +304,7 @@ unsafe extern "C" fn add_sbp(ctx: *mut Ctx, signature: *const c_char) -> Status 
     unsafe {
         status(ctx, |frame| {
             frame.check_asks(Asks::Signatures, "add_sbp")?;
-            let signature = needed(signature, "a signature")?;
+            let signature = given(signature, "a signature")?;
             frame.scene().said().signatures.push(signature);
             Ok(())
         })
@@ -322,7 +322,7 @@ unsafe extern "C" fn random(ctx: *mut Ctx, first: u64, n: u64, words: *mut u64) 
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
-            if !frame.op.has(abi::RANDOM) && frame.op.calls.resources.is_none() {
+            if frame.random == RandomKey::NONE {
                 return Err(Error::value(
                     "random numbers were not requested: register the operator with RSNET_RANDOM, \
                      or ask for them by add_random",
@@ -358,7 +358,7 @@ unsafe extern "C" fn parallel_for(
             let data = Shared(data.cast::<u8>());
             let run = |begin: usize, end: usize| {
                 let run = || f(data.ptr().cast(), begin as i64, end as i64);
-                frame.op.library.run(run).unwrap_or_else(|error| {
+                frame.library.run(run).unwrap_or_else(|error| {
                     frame.fail(error.message());
                     abi::INTERNAL
                 })
@@ -390,12 +390,12 @@ unsafe extern "C" fn parallel_for(
 ///
 /// # Safety
 /// As [`with`].
-unsafe fn rule<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Program) -> Result<R>) -> R {
+unsafe fn rule<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Rule) -> Result<R>) -> R {
     // SAFETY: the caller's promise.
     unsafe {
         with(ctx, None, |frame| {
-            let result = match &mut frame.scene().said().program {
-                Some(program) => f(program),
+            let result = match &mut frame.scene().said().rule {
+                Some(rule) => f(rule),
                 None => Err(Error::value("this function is for the rule of a gradient only")),
             };
             result.map_err(|error| frame.refuse(&error)).ok()
@@ -428,7 +428,7 @@ unsafe extern "C" fn node(ctx: *mut Ctx, op: *const c_char, name: *const c_char)
     // SAFETY: the contract.
     unsafe {
         rule(ctx, 0, |p| {
-            let op = needed(op, "the operator of a node")?;
+            let op = given(op, "the operator of a node")?;
             p.node(op, abi::text(name).unwrap_or_default())
         })
     }
@@ -453,8 +453,8 @@ unsafe extern "C" fn node_attr(
     // SAFETY: the contract.
     unsafe {
         rule(ctx, abi::INVALID, |p| {
-            let name = needed(name, "the name of an attribute")?;
-            p.attr(node, name, needed(text, "the value of an attribute")?).map(|()| abi::OK)
+            let name = given(name, "the name of an attribute")?;
+            p.attr(node, name, given(text, "the value of an attribute")?).map(|()| abi::OK)
         })
     }
 }
@@ -475,7 +475,7 @@ unsafe extern "C" fn add_dep(ctx: *mut Ctx, source: i32, number: i32) -> Status 
         status(ctx, |frame| {
             frame.check_asks(Asks::Deps, "add_dep")?;
             let names = &frame.parsed.names;
-            let dep: Dep = program::dep(source, number, names[0].len(), names[1].len())?;
+            let dep: Dep = rule::dep(source, number, names[0].len(), names[1].len())?;
             frame.scene().said().deps.push(dep);
             Ok(())
         })

@@ -1,12 +1,13 @@
 //! Shapes and dtypes of a library's operators, by asking its callbacks.
 
 use super::abi;
-use super::call::call;
+use super::call;
 use super::decl::OpDecl;
 use super::frame::{Asks, Frame, Said, Slot};
 use super::learn::{Learnt, demands, learn_types};
 use super::parse::with_parsed;
 use super::remember::Accepted;
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, Listed, OpDef, infer};
@@ -27,9 +28,9 @@ fn ask(
     outputs: Vec<Slot>,
 ) -> Result<Option<Said>> {
     with_parsed(attrs, op, |parsed| {
-        let frame = Frame::with_arrays(parsed, inputs.into_iter(), outputs.into_iter())
-            .asking(Asks::Inference);
-        let answered = call(&frame, f.0, f.1, op.calls.user)?;
+        let frame =
+            Frame::with_arrays(parsed, Context::default(), inputs, outputs).asking(Asks::Inference);
+        let answered = call::ask(&frame, f.0, f.1, op.calls.user)?;
         Ok(answered.map(|()| frame.into_said()))
     })?
 }

@@ -1,10 +1,10 @@
 //! A kernel of a library as a native kernel of the core.
 
 use super::abi;
-use super::call::{answer, make};
+use super::call::{check, make};
 use super::decl::{KernelDecl, OpDecl};
 use super::dtypes::dtype_code;
-use super::frame::{Frame, Slot};
+use super::frame::{Frame, Slot, device_of};
 use super::host::HOST;
 use super::library::Owned;
 use super::parse::with_parsed;
@@ -44,12 +44,8 @@ impl State {
         dtypes: &[DType],
     ) -> Result<OpState> {
         let own = with_parsed(attrs, op, |parsed| -> Result<_> {
-            let slots = shapes.iter().zip(dtypes).map(|(s, t)| {
-                let mut slot = Slot::new(s, Some(*t));
-                slot.tensor.device = device_of(device);
-                slot
-            });
-            let frame = Frame::with_arrays(parsed, slots, std::iter::empty());
+            let slots = shapes.iter().zip(dtypes).map(|(s, t)| Slot::new(s, Some(*t)));
+            let frame = Frame::with_arrays(parsed, device, slots, []);
             let made = make(&frame, "create_state", op.calls.create_state, op.calls.user)?;
             Ok(made.map(|made| Owned::new(made, op.calls.destroy_state, &op.library)))
         })??;
@@ -86,11 +82,6 @@ pub fn kernel(op: &Arc<OpDecl>, decl: &Arc<KernelDecl>, at: usize, matches: Matc
         skips_null: flag(abi::SKIPS_NULL),
         ..Kernel::new(name, matches, body)
     }
-}
-
-fn device_of(device: Context) -> abi::Device {
-    let device_type = if device.is_host() { abi::CPU } else { abi::GPU };
-    abi::Device { device_type, device_id: device.device_id }
 }
 
 #[inline(always)]
@@ -143,7 +134,7 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
     let state = own_state(call)?;
     let known = state.and_then(|state| state.of_kernel(kernel));
     let makes_state = kernel.calls.create_state.is_some() && known.is_none();
-    let frame = frame(parsed, call, makes_state || kernel.calls.tmp_bytes.is_some());
+    let frame = frame(parsed, kernel, call, makes_state || kernel.calls.tmp_bytes.is_some());
     // A backward operator has its forward operator's state. Where that has none, it lasts for a
     // call.
     let for_this_call = State::default();
@@ -190,17 +181,24 @@ fn own_state<'a>(call: &Call<'a>) -> Result<Option<&'a State>> {
 
 /// The circumstances of a call of a kernel, with its arrays if a callback may ask for them.
 #[inline(always)]
-fn frame<'a>(parsed: &'a Parsed, call: &Call<'a>, with_arrays: bool) -> Frame<'a> {
+fn frame<'a>(
+    parsed: &'a Parsed,
+    kernel: &'a KernelDecl,
+    call: &Call<'a>,
+    with_arrays: bool,
+) -> Frame<'a> {
+    let device = call.ctx.device;
     let slot = |v: &View| Slot::new(v.shape(), Some(v.dtype()));
     let mut frame = match with_arrays {
         true => {
             let slots = (call.inputs.iter().map(slot), call.outputs.iter().map(slot));
-            Frame::with_arrays(parsed, slots.0, slots.1)
+            Frame::with_arrays(parsed, device, slots.0, slots.1)
         }
         false => Frame::new(parsed),
-    };
+    }
+    .of(&kernel.library);
+    frame.device = device;
     frame.random = call.ctx.random;
-    frame.device = call.ctx.device;
     frame.memory = call.memory;
     frame
 }
@@ -225,10 +223,7 @@ fn invoke(kernel: &KernelDecl, args: &abi::Args, frame: &Frame<'_>) -> Result<()
     };
     // SAFETY: a kernel of the library, on views that the core promised to kernels.
     let status = kernel.library.run(|| unsafe { f(args) })?;
-    match answer(status, frame, "the kernel")? {
-        true => Ok(()),
-        false => Err(Error::execution("a kernel cannot answer that more must be known")),
-    }
+    check(status, frame, "the kernel")
 }
 
 /// Bytes of temporary space that a kernel asks for in the call of this frame.

@@ -10,6 +10,7 @@
 //! 4. and step by step: a refusal with another text than all before shows that a change got
 //!    further, or less far, in `infer`, and is the start of further changes.
 
+use super::dtypes::candidates;
 use super::frame::Said;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -72,17 +73,6 @@ pub fn learn_types(
         return Err(refusal);
     };
     Ok(Learnt { said: Some(said), accepted: search.supposed })
-}
-
-/// What is tried instead of float32: dtypes of other inputs, then those of indices.
-pub fn candidates(types: &[Option<DType>]) -> Vec<DType> {
-    let mut found = Vec::new();
-    for dtype in types.iter().flatten().copied().chain([DType::I32, DType::I64]) {
-        if dtype != DType::F32 && !found.contains(&dtype) {
-            found.push(dtype);
-        }
-    }
-    found
 }
 
 /// Inputs that are taken to be alike.

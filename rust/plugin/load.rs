@@ -48,12 +48,12 @@ struct Table {
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub path: PathBuf,
-    /// Its operators, those without documentation of their own (`_backward_x`) included.
+    /// Its operators, but for those that are for gradients alone.
     pub operators: Vec<String>,
-    /// Names and aliases of its operators, and operators that it gave kernels or gradients to.
+    /// Names and aliases of its operators, and of those that it gave kernels or gradients to.
     pub names: Vec<String>,
-    /// Did this call load it?
-    pub fresh: bool,
+    /// Those of `names` that programs call: not of operators for gradients alone.
+    pub called: Vec<String>,
 }
 
 /// Approves of the names of new operators.
@@ -172,7 +172,7 @@ impl Table {
             }
             return Ok(None);
         };
-        let known = Loaded { fresh: false, ..known.clone() };
+        let known = known.clone();
         if let Some(library) = self.libraries.get(&content).filter(|_| checked) {
             library.checked.store(true, Ordering::Relaxed);
         }
@@ -345,13 +345,18 @@ fn enter(
     let (new, changed): (Vec<_>, Vec<_>) = defs.into_iter().partition(is_new);
     let mut table = table.lock();
     registry.add_all(new, changed)?;
-    let mut names = Vec::new();
+    let (mut operators, mut names, mut called) = (Vec::new(), Vec::new(), Vec::new());
     for part in parts {
-        names.push(part.op.name.clone());
-        names.extend(part.op.aliases.iter().cloned());
-        table.parts.insert(part.op.name.clone(), part);
+        let op = &part.op;
+        let own = || std::iter::once(&op.name).chain(&op.aliases).cloned();
+        names.extend(own());
+        if !op.has(abi::BACKWARD) {
+            called.extend(own());
+            operators.extend(fresh.contains(&op.name).then(|| op.name.clone()));
+        }
+        table.parts.insert(op.name.clone(), part);
     }
-    Ok(Loaded { path, operators: fresh, names, fresh: true })
+    Ok(Loaded { path, operators, names, called })
 }
 
 /// What was registered, by operator. Kernels and gradients may belong to an operator of a library

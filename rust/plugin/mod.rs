@@ -13,9 +13,10 @@
 //! | `library` | a library that is loaded: its guard, and what it made |
 //! | `reading`, `condition`, `decl`, `registration` | what a library says, checked and copied |
 //! | `values`, `remember`, `parsed` | what is known of one set of attributes |
-//! | `program` | a gradient rule while it is written |
+//! | `rule` | a gradient rule while it is written |
 //! | `frame`, `host`, `call` | one callback: circumstances, the functions it may call, result |
 //! | `counts`, `parse` | the attributes of a call, and how many arrays each argument has |
+//! | `learn` | dtypes of which nothing is known, by asking |
 //! | `watch` | kernels that are checked while they run |
 //! | `resolve`, `inference`, `kernel`, `gradient`, `define` | operators of all that |
 //! | `elf`, `load` | opens a file, registers all or nothing |
@@ -38,11 +39,11 @@ mod library;
 mod load;
 mod parse;
 mod parsed;
-mod program;
 mod reading;
 mod registration;
 mod remember;
 mod resolve;
+mod rule;
 mod values;
 mod watch;
 

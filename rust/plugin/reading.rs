@@ -53,13 +53,20 @@ pub unsafe fn texts(list: *const *const c_char, n: i32, what: &str) -> Result<Ve
 pub unsafe fn structs<T: abi::Sized32>(list: *const T, n: i32, what: &str) -> Result<Vec<T>> {
     let n = checked_count(n, what)?;
     let mut found = Vec::with_capacity(n);
-    let mut at = list.cast::<u8>();
-    for _ in 0..n {
+    let mut step = 0;
+    for i in 0..n {
+        let at = list.cast::<u8>().wrapping_add(i * step);
         // SAFETY: the caller's promise.
         let (item, size) =
             unsafe { abi::read(at.cast::<T>()) }.ok_or_else(|| damaged(&format!("{what} list")))?;
+        if i > 0 && size != step {
+            return Err(Error::value(format!(
+                "invalid struct_size {size} of item {i} of the {what}: expected {step}, as in \
+                 the first"
+            )));
+        }
+        step = size;
         found.push(item);
-        at = at.wrapping_add(size);
     }
     Ok(found)
 }

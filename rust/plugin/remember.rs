@@ -1,7 +1,7 @@
 //! What a library answered last about one set of attributes. Its answers depend on attributes,
 //! shapes and dtypes alone (`plugin.h`), so that a repeated call need not ask again.
 
-use super::learn::candidates;
+use super::dtypes::candidates;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::lock::Lock;

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 /// raises if that would end the process. `admit` is called with the name of every new operator, and
 /// raises if there cannot be one of that name.
 ///
-/// Returns whether this call loaded it, its operators, and all names that it made or changed.
+/// Returns its operators and all names that it made or changed, both without operators for
+/// gradients alone, and these names with them.
 #[pyfunction]
 fn load_library(
     py: Python<'_>,
@@ -25,7 +26,7 @@ fn load_library(
     checked: bool,
     try_first: Py<PyAny>,
     admit: Py<PyAny>,
-) -> PyResult<(bool, Vec<String>, Vec<String>)> {
+) -> PyResult<(Vec<String>, Vec<String>, Vec<String>)> {
     let rt = runtime();
     let admit = |name: &str| {
         Python::attach(|py| match admit.bind(py).call_python((name,)) {
@@ -42,7 +43,7 @@ fn load_library(
     // Another thread may hold the loader's lock and want the interpreter: wait without it.
     let loaded = py.detach(|| rt.libraries.load(&rt.registry, &path, checked, &try_first, &admit));
     let loaded = loaded.py(py)?;
-    Ok((loaded.fresh, loaded.operators, loaded.names))
+    Ok((loaded.operators, loaded.called, loaded.names))
 }
 
 /// Loads a library in a process that was started to find out whether that ends it, which need not

@@ -188,3 +188,48 @@ def test_softmax_is_as_precise_as_its_dtype(dtype, tol):
     e = np.exp(x.astype("float64"))
     got = nd.mx_rows_softmax(nd.array(x, dtype=dtype)).asnumpy()
     np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=tol)
+
+
+def test_a_librarys_own_operator_comes_before_a_built_in_one_of_gradients():
+    x = nd.array([1.0, 2.0])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.scalar_add(x, by=3)
+    y.backward()
+    assert y.asnumpy().tolist() == [3, 6] and x.grad.asnumpy().tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        ("input", "invalid input 'x' of scalar_mul: expected one of: in"),
+        ("attribute", "invalid attribute 'factor' of scalar_mul: expected one of: has_int_operand"),
+        ("operand", "a scalar operator of a gradient has no operand: expected has_int_operand"),
+    ],
+)
+def test_what_a_built_in_operator_of_gradients_does_not_know_is_an_error(mode, text):
+    x = nd.ones(2)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.form_misuse(x, mode=mode)
+    with pytest.raises(mx.MXNetError, match=f"form_misuse.*{text}"):
+        y.backward()
+
+
+@pytest.mark.parametrize("size", [100, 8192, 8193, 100_000])
+@pytest.mark.parametrize("name", ["mx_refusing", "scalar_add"])
+def test_the_class_of_an_error_does_not_depend_on_the_size(name, size):
+    mx.load_library(compiled("mxnet_more.cc"))
+    with pytest.raises(NotImplementedError, match=f"{name}: an element is below 0"):
+        getattr(nd, name)(-nd.ones(size)).asnumpy()
+
+
+def test_requests_that_depend_on_parameters_draw_numbers_of_their_own():
+    mx.load_library(compiled("mxnet_more.cc"))
+    first, second = (y.asnumpy() for y in nd.mx_draws(nd.ones(4), kinds=2))
+    assert (first != second).all()
+    x = sym.var("x")
+    twice = [sym.mx_draws(x, kinds=1)[0] for _ in range(2)]
+    exe = (twice[0] - twice[1]).simple_bind(mx.cpu(), x=(4,), grad_req="null")
+    assert exe.forward()[0].asnumpy().all()
+    assert not nd.mx_draws(nd.ones(4))[0].asnumpy().any()

@@ -148,5 +148,5 @@ class Definition:
             registry.version(name)  # one of this package that is defined on demand comes first
             free_name(f"register('{self.name}')", name)
         _core.define_operator(self, replace)
-        if not self.name.startswith("_backward"):
+        if not self.is_backward:
             registry.announce(names)

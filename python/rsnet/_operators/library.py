@@ -45,7 +45,8 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     Returns
     -------
     list of str
-        The names that the library registered, aliases included.
+        The names, aliases included, of the operators that the library registered, or that it gave
+        a kernel or a gradient.
 
     Raises
     ------
@@ -68,20 +69,20 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     if check is None:
         check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
     shown = os.fspath(path)
-    _, operators, names = _core.load_library(
+    operators, called, names = _core.load_library(
         shown,
         bool(check),
         _try_elsewhere,
         lambda name: free_name(f"library '{os.path.basename(shown)}'", name),
     )
-    if not _announced.issuperset(names):
-        # Several threads may get here with one library, and do the same; none returns before its
-        # operators are there.
-        for name in operators:
-            if not name.startswith("_backward"):
-                _define(name)
-        registry.announce([name for name in names if not name.startswith("_backward")])
-        _announced.update(names)
+    # Several threads may get here with one library, and do the same; none returns before its
+    # operators are there.
+    for name in operators:
+        _define(name)
+    versions = {name: registry.version(name) for name in called}
+    changed = [name for name, version in versions.items() if _announced.get(name) != version]
+    registry.announce(changed)
+    _announced.update(versions)
     return names
 
 
@@ -131,8 +132,8 @@ def _try_elsewhere(path: os.PathLike[str]) -> None:
         )
 
 
-#: Names of libraries' operators that `nd` and `sym` have.
-_announced: set[str] = set()
+#: Names of libraries' operators, and the registrations of them that `nd` and `sym` have.
+_announced: dict[str, int | None] = {}
 
 
 def _define(name: str) -> None:

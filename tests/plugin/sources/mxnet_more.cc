@@ -175,5 +175,55 @@ NNVM_REGISTER_OP(mx_rows_softmax)
           });
         });
 
+// Refuses elements below 0.
+struct Refusing {
+  MSHADOW_XINLINE static void Map(index_t i, float* y, const float* x) {
+    if (x[i] < 0) throw rsnet::Failure("an element is below 0", RSNET_UNSUPPORTED);
+    y[i] = x[i];
+  }
+};
+NNVM_REGISTER_OP(mx_refusing)
+    .include("MoreGroup")
+    .set_attr<FCompute>(
+        "FCompute<cpu>", [](const NodeAttrs&, const OpContext& ctx, const std::vector<TBlob>& in,
+                            const std::vector<OpReqType>&, const std::vector<TBlob>& out) {
+          mxnet_op::Kernel<Refusing, cpu>::Launch(ctx.get_stream<cpu>(), out[0].Size(),
+                                                  out[0].dptr<float>(), in[0].dptr<float>());
+        });
+
+// An output of random numbers for each request, of which there are as many as `kinds` says, by
+// default none.
+struct DrawsParam : public dmlc::Parameter<DrawsParam> {
+  int kinds;
+  DMLC_DECLARE_PARAMETER(DrawsParam) { DMLC_DECLARE_FIELD(kinds).set_default(0); }
+};
+DMLC_REGISTER_PARAMETER(DrawsParam);
+NNVM_REGISTER_OP(mx_draws)
+    .set_attr_parser(ParamParser<DrawsParam>)
+    .set_num_inputs(1)
+    .set_num_outputs(2)
+    .set_attr<nnvm::FInferType>("FInferType", ElemwiseType<1, 2>)
+    .set_attr<nnvm::FInferShape>("FInferShape", ElemwiseShape<1, 2>)
+    .set_attr<FResourceRequest>(
+        "FResourceRequest",
+        [](const NodeAttrs& attrs) {
+          std::vector<ResourceRequest> all = {ResourceRequest::kRandom,
+                                              ResourceRequest::kParallelRandom};
+          all.resize(nnvm::get<DrawsParam>(attrs.parsed).kinds);
+          return all;
+        })
+    .set_attr<FCompute>(
+        "FCompute<cpu>", [](const NodeAttrs&, const OpContext& ctx, const std::vector<TBlob>&,
+                            const std::vector<OpReqType>&, const std::vector<TBlob>& out) {
+          mshadow::Stream<cpu>* s = ctx.get_stream<cpu>();
+          for (size_t i = 0; i < 2; ++i) {
+            mshadow::Tensor<cpu, 1, float> y = out[i].get<cpu, 1, float>(s);
+            y = 0;
+            if (i >= ctx.requested.size()) continue;
+            ctx.requested[i].get_random<cpu, float>(s)->SampleUniform(&y);
+          }
+        })
+    .add_arguments(DrawsParam::__FIELDS__());
+
 }  // namespace op
 }  // namespace mxnet

@@ -196,5 +196,55 @@ REGISTER_USER_OP("form_gpu").Input("x").Output("y").SetTensorDescInferFn(
 REGISTER_USER_KERNEL("form_gpu").SetCreateFn<Copy>().SetIsMatchedHob(
     user_op::HobDeviceTag() == DeviceType::kGPU);
 
+// y = by x: an operator of the library with the name of a built-in one of gradients.
+struct Scaled final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    const float* x = ctx->Tensor4ArgNameAndIndex("in", 0)->dptr<float>();
+    auto* y = ctx->Tensor4ArgNameAndIndex("out", 0);
+    float* to = y->mut_dptr<float>();
+    auto part = [&](int64_t i) {
+      if (x[i] < 0) throw rsnet::Failure("an element is below 0", RSNET_UNSUPPORTED);
+      to[i] = ctx->Attr<float>("by") * x[i];
+    };
+    MultiThreadLoop(static_cast<size_t>(y->shape().elem_cnt()), part);
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+REGISTER_USER_OP("scalar_add").Input("in").Output("out").Attr<float>("by", 10).SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("scalar_add").SetCreateFn<Scaled>().SetIsMatchedHob(user_op::HobTrue());
+REGISTER_USER_OP_GRAD("scalar_add").SetBackwardOpConfGenFn(RULE {
+  ctx->DefineOp("g", [ctx](user_op::BackwardOpBuilder& builder) {
+    return builder.OpTypeName("scalar_add")
+        .InputBind("in", ctx->FwOp().output_grad("out", 0))
+        .Attr("by", ctx->FwOp().attr<float>("by"))
+        .Output("out")
+        .Build();
+  });
+  ctx->FwOp().InputGradBind(user_op::OpArg("in", 0), [ctx]() -> const std::string& {
+    return ctx->GetOp("g").output("out", 0);
+  });
+});
+
+// y = x, whose gradient uses a built-in operator wrongly, as `mode` says.
+REGISTER_USER_OP("form_misuse")
+    .Input("x")
+    .Output("y")
+    .Attr<std::string>("mode", "input")
+    .SetTensorDescInferFn(user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_misuse").SetCreateFn<Copy>().SetIsMatchedHob(user_op::HobTrue());
+REGISTER_USER_OP_GRAD("form_misuse").SetBackwardOpConfGenFn(RULE {
+  const std::string mode = ctx->FwOp().attr<std::string>("mode");
+  ctx->DefineOp("g", [ctx, mode](user_op::BackwardOpBuilder& builder) {
+    builder.OpTypeName("scalar_mul").InputBind("in", ctx->FwOp().output_grad("y", 0));
+    if (mode == "input") builder.InputBind("x", ctx->FwOp().input("x", 0));
+    if (mode == "attribute") builder.Attr("factor", 2.0f);
+    return builder.Output("out").Build();
+  });
+  ctx->FwOp().InputGradBind(user_op::OpArg("x", 0), [ctx]() -> const std::string& {
+    return ctx->GetOp("g").output("out", 0);
+  });
+});
+
 }  // namespace
 }  // namespace oneflow

@@ -33,7 +33,7 @@ enum {
   FAILS = 1, NOTHING, TWICE, BUILT_IN, NO_COMPUTE, NO_INFER, BAD_DEFAULT, BAD_CHECK, TIE, NO_NAME,
   NAME_TWICE, BAD_SIZE, BAD_COUNT, BAD_PROGRAM, BAD_CONDITION, ORPHAN_KERNEL, ORPHAN_GRAD,
   BAD_KIND, KEYWORD, GOOD, IGNORES_STATUS, NULL_STRUCT, AMBIGUOUS, ALIAS_TAKEN, ALIAS_OWN, NO_LIST,
-  GRAD_TWICE, NULL_KERNEL, NULL_GRAD, OLDER_STRUCTS, NEWER_STRUCTS
+  GRAD_TWICE, NULL_KERNEL, NULL_GRAD, OLDER_STRUCTS, NEWER_STRUCTS, NO_CHOICES, UNEQUAL_SIZES
 };
 
 #ifndef NO_REGISTER
@@ -43,6 +43,7 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
     rsnet_op op;
     void *more[4];
   } newer;
+  rsnet_arg ins[2] = {{sizeof ins[0], 0, "x", 0, 1}, {sizeof ins[0] + 8, 0, "z", 0, 1}};
   rsnet_arg in = {sizeof in, 0, "x", 0, 1}, out = {sizeof out, 0, "y", 0, 1};
   rsnet_attr attr = {sizeof attr, RSNET_I32, "n", 0, "1"};
   rsnet_op op = {sizeof op};
@@ -78,6 +79,8 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
     case BAD_COUNT: op.n_inputs = -1; break;
     case BAD_PROGRAM: match[0].op = RSNET_M_AND; break;
     case BAD_CONDITION: match[0].op = RSNET_M_NDIM; match[0].name = "z"; break;
+    case NO_CHOICES: attr.kind = RSNET_ENUM; break;
+    case UNEQUAL_SIZES: op.inputs = ins; op.n_inputs = 2; break;
     case BAD_KIND: attr.kind = 99; break;
     case KEYWORD: op.name = kernel.op = grad.op = "lambda"; break;
     case ALIAS_TAKEN: op.aliases = &taken; op.n_aliases = 1; break;

@@ -96,6 +96,22 @@ inline void check(rsnet_status status) {
   if (status != RSNET_OK) throw Failure("", status);
 }
 
+// Calls f(begin, end) on parts of 0..n, each of `grain` items or more, on the engine's threads and
+// this one. What it throws is raised here, with its status.
+template <typename F>
+void parallel_for(const rsnet_host* host, rsnet_ctx* ctx, int64_t n, int64_t grain, const F& f) {
+  struct Parts {
+    const rsnet_host* host;
+    rsnet_ctx* ctx;
+    const F* f;
+  } parts = {host, ctx, &f};
+  auto part = [](void* data, int64_t begin, int64_t end) -> rsnet_status {
+    const Parts* parts = static_cast<const Parts*>(data);
+    return protect(parts->host, parts->ctx, [&] { (*parts->f)(begin, end); });
+  };
+  check(host->parallel_for(ctx, n, grain, part, &parts));
+}
+
 // A number or list as Python writes it: text that rsnet reads back without loss.
 inline std::string to_text(const std::string& value) { return value; }
 inline std::string to_text(const char* value) { return value; }
@@ -186,6 +202,14 @@ struct ArgText {
   int32_t count = 1;
   uint32_t flags = 0;
 };
+
+// Notes an argument that is documented in MXNet's style, if its type says that it is an array.
+inline void add_array(std::vector<ArgText>* args, const std::string& name, const std::string& type,
+                      const std::string& doc) {
+  if (type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0) {
+    args->push_back({name, doc, 1, 0});
+  }
+}
 
 inline std::vector<rsnet_arg> arg_list(const std::vector<ArgText>& args) {
   std::vector<rsnet_arg> out;

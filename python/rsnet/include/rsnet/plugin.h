@@ -50,7 +50,8 @@ enum {
   RSNET_INVALID = 1,     /* a value, shape or dtype that is not acceptable: ValueError */
   RSNET_UNSUPPORTED = 2, /* something that the operator does not offer: NotImplementedError */
   RSNET_INTERNAL = 3,    /* any other failure: MXNetError */
-  RSNET_UNKNOWN = 4      /* inference: more must be known before an answer is possible */
+  RSNET_UNKNOWN = 4      /* inference: more must be known before an answer is possible; of any
+                          * other callback but `inplace`, a failure */
 };
 
 /* ---- Tensors: the layout of DLPack's DLTensor ------------------------------------------------ */
@@ -191,7 +192,10 @@ typedef struct rsnet_op {
   rsnet_fn check;     /* fails if attributes do not go together; tried on the defaults, too */
   rsnet_fn names;     /* lists inputs and outputs by add_name, where they depend on attributes */
   rsnet_fn inplace;   /* proposes pairs by add_inplace */
-  rsnet_fn resources; /* states temporary space by add_temp, for the memory plan, and add_random */
+  /* States temporary space by add_temp, for the memory plan, and random numbers by add_random. (The
+   * shapes are known, the dtypes are not.) An operator with it may draw, and counts as one with
+   * RSNET_NOT_DETERMINISTIC; `tmp_bytes` of a kernel leaves it deterministic. */
+  rsnet_fn resources;
   rsnet_fn sbp;       /* adds signatures by add_sbp */
   /* What the library makes of the attributes, once for every set of them: args->parsed. */
   rsnet_make_fn parse;
@@ -336,7 +340,7 @@ struct rsnet_host {
   rsnet_status (*add_name)(rsnet_ctx *, int32_t side, const char *name, uint32_t flags);
   rsnet_status (*add_inplace)(rsnet_ctx *, int32_t input, int32_t output, int32_t same_bytes);
   rsnet_status (*add_temp)(rsnet_ctx *, uint64_t bytes);
-  rsnet_status (*add_random)(rsnet_ctx *);
+  rsnet_status (*add_random)(rsnet_ctx *); /* calls of such an operator are never merged */
   rsnet_status (*add_sbp)(rsnet_ctx *, const char *signature); /* "in:S(0) out:S(0)" */
 
   /* Kernels. Scratch memory, aligned to 64 bytes, until the call ends; NULL and a failure text if

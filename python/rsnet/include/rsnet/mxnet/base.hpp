@@ -127,6 +127,11 @@ class Context {
   static Context GPU(int32_t id = 0) { return {kGPU, id}; }
 };
 
+inline Context DeviceOf(rsnet_device device) {
+  return device.device_type == RSNET_GPU ? Context::GPU(device.device_id)
+                                         : Context::CPU(device.device_id);
+}
+
 inline int FlagOf(rsnet_dtype t) {
   switch (t.code << 8 | t.bits) {
     case RSNET_FLOAT << 8 | 32: return mshadow::kFloat32;

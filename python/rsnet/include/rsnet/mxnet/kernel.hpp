@@ -49,12 +49,7 @@ struct Kernel<OP, cpu> {
       range(0, n);
       return true;
     }
-    using Range = decltype(range);
-    auto part = [](void* data, int64_t begin, int64_t end) -> rsnet_status {
-      (*static_cast<Range*>(data))(begin, end);
-      return RSNET_OK;
-    };
-    rsnet::check(s->host->parallel_for(s->ctx, n, grain, part, &range));
+    rsnet::parallel_for(s->host, s->ctx, n, grain, range);
     return true;
   }
 };

@@ -145,9 +145,7 @@ class Op {
     return *this;
   }
   Op& add_argument(const std::string& argument, const std::string& type, const std::string& doc) {
-    if (type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0) {
-      arguments.push_back({argument, doc, 1, 0});
-    }
+    rsnet::add_array(&arguments, argument, type, doc);
     return *this;
   }
   Op& add_arguments(const dmlc::parameter::Fields& all) {
@@ -237,9 +235,9 @@ class OpContext {
       : is_train(args->flags & RSNET_IS_TRAIN),
         need_grad(args->flags & RSNET_NEEDS_GRAD),
         stream_{args->host, args->ctx, args->stream} {
-    run_ctx.ctx.dev_type = static_cast<Context::DeviceType>(args->device.device_type);
-    run_ctx.ctx.dev_id = args->device.device_id;
-    for (ResourceRequest r : requests) requested.emplace_back(r, args->host, args->ctx);
+    run_ctx.ctx = DeviceOf(args->device);
+    auto used = std::make_shared<uint64_t>(0);
+    for (ResourceRequest r : requests) requested.emplace_back(r, args->host, args->ctx, used);
   }
   template <typename xpu>
   mshadow::Stream<xpu>* get_stream() const {

@@ -46,12 +46,14 @@ struct Arrays {
   bool known = true;   // are all shapes known?
   bool empty = false;  // has one an axis of no elements?
   bool scalar = false;
+  Context device;      // where they are
 
   Arrays(const rsnet_host* host, rsnet_ctx* ctx, int32_t side) {
     int32_t n = host->n_arrays(ctx, side);
     for (int32_t i = 0; i < n; ++i) {
       const rsnet_tensor* t = host->tensor(ctx, side, i);
       if (t == nullptr) throw rsnet::Failure("");
+      device = DeviceOf(t->device);
       TShape shape;
       if (t->ndim >= 0) shape = TShape(t->shape, t->shape + t->ndim);
       for (dim_t& d : shape) {

@@ -109,9 +109,7 @@ class PropertyOp {
   }
   PropertyOp& add_argument(const std::string& argument, const std::string& type,
                            const std::string& doc) {
-    if (type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0) {
-      arguments_.push_back({argument, doc, 1, 0});
-    }
+    rsnet::add_array(&arguments_, argument, type, doc);
     return *this;
   }
   PropertyOp& add_arguments(const dmlc::parameter::Fields& fields) {
@@ -402,7 +400,7 @@ class PropertyOp {
       Arrays in(host, ctx, RSNET_INPUT);
       auto shapes = Split(in.shapes, m).first;
       auto types = Split(in.types, m).first;
-      *made = m.prop->CreateOperatorEx(Context::CPU(), &shapes, &types);
+      *made = m.prop->CreateOperatorEx(in.device, &shapes, &types);
       if (*made == nullptr) throw rsnet::Failure("CreateOperator returned null", RSNET_INTERNAL);
     });
   }

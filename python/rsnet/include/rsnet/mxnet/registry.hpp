@@ -67,8 +67,8 @@ class NnvmOp {
     op.infer_type = InferType;
     if (Attr<nnvm::FInplaceOption>("FInplaceOption")) op.inplace = Inplace;
     if (Attr<FResourceRequest>("FResourceRequest")) {
+      op.flags |= RSNET_NOT_DETERMINISTIC;  // what it requests may depend on the parameters
       op.resources = Resources;
-      if (MayBeRandom()) op.flags |= RSNET_NOT_DETERMINISTIC;
     }
     if (Attr<FCreateOpState>("FCreateOpState")) {
       op.flags |= RSNET_NOT_DETERMINISTIC;
@@ -111,15 +111,6 @@ class NnvmOp {
     const auto* list = Attr<nnvm::FListInputNames>("FListInputNames");
     std::optional<NodeAttrs> attrs = list == nullptr ? std::nullopt : Defaults();
     return attrs ? (*list)(*attrs) : std::vector<std::string>();
-  }
-  // Temporary space alone leaves an operator a function of its inputs.
-  bool MayBeRandom() const {
-    std::optional<NodeAttrs> attrs = Defaults();
-    if (!attrs) return true;
-    for (const ResourceRequest& r : Requests(*attrs)) {
-      if (r.type != ResourceRequest::kTempSpace) return true;
-    }
-    return false;
   }
   std::vector<rsnet::ArgText> Arguments() const {
     if (!op_->arguments.empty()) return op_->arguments;
@@ -308,7 +299,7 @@ class NnvmOp {
     return rsnet::protect(host, ctx, [&] {
       Arrays in(host, ctx, RSNET_INPUT);
       const auto* f = Self(user)->Attr<FCreateOpState>("FCreateOpState");
-      OpStatePtr state = (*f)(Parsed(host, ctx), Context::CPU(), in.shapes, in.types);
+      OpStatePtr state = (*f)(Parsed(host, ctx), in.device, in.shapes, in.types);
       *made = new OpStatePtr(std::move(state));
     });
   }

@@ -77,13 +77,14 @@ inline uint64_t BytesOf(const index_t* extents, int n, uint64_t bytes) {
 }
 
 struct Resource {
-  Resource(ResourceRequest req, const rsnet_host* host, rsnet_ctx* ctx)
-      : req(req), host(host), ctx(ctx) {}
+  Resource(ResourceRequest req, const rsnet_host* host, rsnet_ctx* ctx,
+           std::shared_ptr<uint64_t> used)
+      : req(req), host(host), ctx(ctx), used(std::move(used)) {}
 
   ResourceRequest req;
   const rsnet_host* host;
   rsnet_ctx* ctx;
-  std::shared_ptr<uint64_t> used = std::make_shared<uint64_t>(0);
+  std::shared_ptr<uint64_t> used;  // random numbers of the call, by all of its resources
 
   template <typename xpu, int dim, typename DType>
   mshadow::Tensor<xpu, dim, DType> get_space_typed(mshadow::Shape<dim> shape,

@@ -382,11 +382,7 @@ class KernelComputeContext : public Context {
   // Calls f(begin, end) on parts of 0..n, on the engine's threads and this one.
   template <typename F>
   void ParallelFor(int64_t n, int64_t grain, const F& f) {
-    auto part = [](void* data, int64_t begin, int64_t end) -> rsnet_status {
-      (*static_cast<const F*>(data))(begin, end);
-      return RSNET_OK;
-    };
-    rsnet::check(host_->parallel_for(ctx_, n, grain, part, const_cast<F*>(&f)));
+    rsnet::parallel_for(host_, ctx_, n, grain, f);
   }
 
  private:

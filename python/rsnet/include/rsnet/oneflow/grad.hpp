@@ -4,6 +4,7 @@
 
 #include <rsnet/oneflow/op.hpp>
 
+#include <algorithm>
 #include <set>
 
 namespace oneflow {
@@ -58,11 +59,12 @@ using BackwardOpBuilder = GradOpBuilder;
 using UserOpConfWrapperBuilder = GradOpBuilder;
 using AddOpFn = std::function<void(const GradOp&)>;
 
-// OneFlow's own operators in terms of rsnet's: the inputs in rsnet's order, and attributes.
+// OneFlow's own operators in terms of rsnet's: the inputs in rsnet's order, and attributes, all of
+// which are named in `known`.
 struct BuiltIn {
   const char* type;
   const char* rsnet_op;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, known;
   std::function<std::vector<std::pair<std::string, std::string>>(
       const std::map<std::string, std::string>&)>
       attrs;
@@ -72,13 +74,17 @@ inline const std::vector<BuiltIn>& BuiltIns() {
   using Attrs = const std::map<std::string, std::string>&;
   using Out = std::vector<std::pair<std::string, std::string>>;
   auto scalar = [](Attrs given) -> Out {
-    auto get = [&](const char* key, const char* otherwise) {
-      auto found = given.find(key);
-      return found == given.end() ? std::string(otherwise) : found->second;
-    };
-    bool integer = get("has_int_operand", "False") == "True";
-    return {{"scalar", integer ? get("int_operand", "0") : get("float_operand", "0.0")}};
+    auto is_int = given.find("has_int_operand");
+    bool integer = is_int != given.end() && is_int->second == "True";
+    auto operand = given.find(integer ? "int_operand" : "float_operand");
+    if (operand == given.end()) {
+      throw rsnet::Failure("a scalar operator of a gradient has no operand: expected "
+                           "has_int_operand and int_operand, or has_float_operand and float_operand");
+    }
+    return {{"scalar", operand->second}};
   };
+  const std::vector<std::string> operands = {"has_int_operand", "int_operand", "has_float_operand",
+                                             "float_operand"};
   auto renamed = [](std::string from, std::string to) {
     return [from, to](Attrs given) -> Out {
       auto found = given.find(from);
@@ -86,28 +92,28 @@ inline const std::vector<BuiltIn>& BuiltIns() {
     };
   };
   static const std::vector<BuiltIn> all = {
-      {"multiply", "elemwise_mul", {"x", "y"}, {}},
-      {"broadcast_mul", "broadcast_mul", {"x", "y"}, {}},
-      {"broadcast_add", "broadcast_add", {"x", "y"}, {}},
-      {"broadcast_sub", "broadcast_sub", {"x", "y"}, {}},
-      {"broadcast_div", "broadcast_div", {"x", "y"}, {}},
-      {"scalar_mul", "_mul_scalar", {"in"}, scalar},
-      {"scalar_add", "_plus_scalar", {"in"}, scalar},
-      {"add_n", "add_n", {"in"}, {}},
-      {"cast", "Cast", {"in"}, renamed("dtype", "dtype")},
-      {"reshape", "Reshape", {"in"}, renamed("shape", "shape")},
-      {"reshape_like", "reshape_like", {"in", "like"}, {}},
-      {"transpose", "transpose", {"input"}, renamed("perm", "axes")},
-      {"negative", "negative", {"x"}, {}},
-      {"square", "square", {"x"}, {}},
-      {"sqrt", "sqrt", {"x"}, {}},
-      {"exp", "exp", {"x"}, {}},
-      {"log", "log", {"x"}, {}},
-      {"sigmoid", "sigmoid", {"in"}, {}},
-      {"tanh", "tanh", {"x"}, {}},
-      {"relu", "relu", {"in"}, {}},
-      {"zero_like", "zeros_like", {"like"}, {}},
-      {"identity", "identity", {"in"}, {}},
+      {"multiply", "elemwise_mul", {"x", "y"}, {}, {}},
+      {"broadcast_mul", "broadcast_mul", {"x", "y"}, {}, {}},
+      {"broadcast_add", "broadcast_add", {"x", "y"}, {}, {}},
+      {"broadcast_sub", "broadcast_sub", {"x", "y"}, {}, {}},
+      {"broadcast_div", "broadcast_div", {"x", "y"}, {}, {}},
+      {"scalar_mul", "_mul_scalar", {"in"}, operands, scalar},
+      {"scalar_add", "_plus_scalar", {"in"}, operands, scalar},
+      {"add_n", "add_n", {"in"}, {}, {}},
+      {"cast", "Cast", {"in"}, {"dtype"}, renamed("dtype", "dtype")},
+      {"reshape", "Reshape", {"in"}, {"shape"}, renamed("shape", "shape")},
+      {"reshape_like", "reshape_like", {"in", "like"}, {}, {}},
+      {"transpose", "transpose", {"input"}, {"perm"}, renamed("perm", "axes")},
+      {"negative", "negative", {"x"}, {}, {}},
+      {"square", "square", {"x"}, {}, {}},
+      {"sqrt", "sqrt", {"x"}, {}, {}},
+      {"exp", "exp", {"x"}, {}, {}},
+      {"log", "log", {"x"}, {}, {}},
+      {"sigmoid", "sigmoid", {"in"}, {}, {}},
+      {"tanh", "tanh", {"x"}, {}, {}},
+      {"relu", "relu", {"in"}, {}, {}},
+      {"zero_like", "zeros_like", {"like"}, {}, {}},
+      {"identity", "identity", {"in"}, {}, {}},
   };
   return all;
 }
@@ -219,8 +225,9 @@ class Gradient : public Context {
   }
   void Make(const GradOp& op) {
     std::map<std::string, std::string> attrs(op.attrs_.begin(), op.attrs_.end());
+    bool own = known_arguments().count(op.type_) > 0;
     for (const BuiltIn& builtin : BuiltIns()) {
-      if (op.type_ == builtin.type) return MakeBuiltIn(op, builtin, attrs);
+      if (!own && op.type_ == builtin.type) return MakeBuiltIn(op, builtin, attrs);
     }
     std::vector<std::pair<std::string, rsnet_entry>> inputs;
     for (const auto& [arg, values] : op.inputs_) {
@@ -260,8 +267,19 @@ class Gradient : public Context {
     const std::string text = rsnet::list_text(counts);
     rsnet::check(host_->node_attr(ctx_, node, "out_counts", text.c_str()));
   }
+  static void CheckKnown(const GradOp& op, const char* what, const std::string& name,
+                         const std::vector<std::string>& known) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    std::string all;
+    for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
+    throw rsnet::Failure("operator '" + op.name_ + "' of a gradient: invalid " + what + " '" + name +
+                         "' of " + op.type_ + ": expected " +
+                         (all.empty() ? "none" : "one of: " + all));
+  }
   void MakeBuiltIn(const GradOp& op, const BuiltIn& builtin,
                    const std::map<std::string, std::string>& attrs) {
+    for (const auto& input : op.inputs_) CheckKnown(op, "input", input.first, builtin.inputs);
+    for (const auto& attr : attrs) CheckKnown(op, "attribute", attr.first, builtin.known);
     std::vector<rsnet_entry> inputs;
     for (const std::string& arg : builtin.inputs) {
       for (const auto& [name, values] : op.inputs_) {

@@ -26,7 +26,7 @@ pub struct Node {
 }
 
 /// A gradient while it is written. Handles count from 1.
-pub struct Program {
+pub struct Rule {
     /// Of the node that is differentiated.
     pub name: CString,
     needed: Vec<bool>,
@@ -57,9 +57,9 @@ fn at(i: i32, n: usize, what: &str) -> Result<usize> {
     found.ok_or_else(|| Error::index(format!("invalid {what} {i}: expected 0 to {}", n as i64 - 1)))
 }
 
-impl Program {
+impl Rule {
     pub fn new(node: &GradNode<'_>) -> Self {
-        Program {
+        Rule {
             name: CString::new(node.name).unwrap_or_default(),
             needed: node.needed.to_vec(),
             arrives: node.out_grads.iter().map(Option::is_some).collect(),
