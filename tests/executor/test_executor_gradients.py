@@ -183,3 +183,13 @@ def test_any_symbol_of_gradients_binds(make):
     for array in exe.arg_arrays:
         array[:] = 1
     assert exe.forward(is_train=True)[0].asnumpy().shape == (3, 3)
+
+
+def test_a_gradient_that_does_not_exist_is_an_error_when_it_runs():
+    """Its operator, `_no_gradient`, has a shape, so that the graph can be bound."""
+    x = mx.sym.Variable("x")
+    missing = mx.sym._internal._no_gradient(x, of="some", node="node", why="there is no rule")
+    exe = mx.sym.Group([x * 2, missing]).simple_bind(mx.cpu(), x=(2, 3), grad_req="null")
+    assert [output.shape for output in exe.outputs] == [(2, 3), (2, 3)]
+    with pytest.raises(NotImplementedError, match=r"some.*node.*there is no rule"):
+        exe.forward()[1].asnumpy()

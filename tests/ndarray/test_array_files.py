@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,28 @@ def test_what_save_refuses(tmp_path):
         nd.save(path, {1: nd.ones((1,))})
     with pytest.raises(TypeError):
         nd.save(path, [3])
+
+
+def test_an_array_that_failed_leaves_the_older_file(tmp_path):
+    path = tmp_path / "a"
+    nd.save(path, [nd.ones((2,))])
+    older = path.read_bytes()
+    failed = nd.contrib.index_copy(nd.zeros((3,)), nd.array([5]), nd.array([1]))
+    with pytest.raises(mx.MXNetError, match="index_copy"):
+        nd.save(path, [nd.zeros((9,)), failed])
+    assert path.read_bytes() == older
+
+
+def test_a_file_is_written_array_by_array(tmp_path):
+    """The memory is that of one array, however many there are."""
+    arrays = {f"x{i}": nd.full((1 << 18,), i) for i in range(8)}
+    tracemalloc.start()
+    nd.save(tmp_path / "a", arrays)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 << 20
+    for name, array in nd.load(tmp_path / "a").items():
+        assert (array.asnumpy() == arrays[name].asnumpy()).all()
 
 
 def test_pickle():

@@ -76,6 +76,11 @@ def test_cond_runs_one_branch():
     ("call", "error"),
     [
         (lambda: contrib.foreach(lambda x, s: (x, s), [nd.ones(3), nd.ones(4)], []), "one extent"),
+        (
+            lambda: contrib.foreach(lambda x, s: (x, s), nd.ones(3)[3:], []),
+            "extent 0 .* at least 1",
+        ),
+        (lambda: contrib.foreach(lambda x, s: (x, s), nd.array(2).reshape(()), []), "one axis"),
         (lambda: contrib.foreach(lambda x, s: (x, s), "a", []), "invalid data of type str"),
         (lambda: contrib.while_loop(bool, lambda i: (i, i), nd.ones(1)), "max_iterations None"),
         (lambda: contrib.while_loop(bool, bool, [], max_iterations=1), "at least one array"),

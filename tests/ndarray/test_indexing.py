@@ -1,5 +1,7 @@
 """Reading and assigning parts of arrays, as NumPy does."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from arrays import counting
@@ -105,3 +107,56 @@ def test_assignment_errors_and_broadcasts():
     assert x.asnumpy().tolist() == [[1, 7, 1], [1, 7, 1]]
     x[0, ::-1] = x[0]
     assert x.asnumpy().tolist()[0] == [1, 7, 1]
+
+
+@st.composite
+def advanced_keys(draw):
+    """A shape and a key for it, one part of which at least is an array."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    joint = draw(st.sampled_from([(), (1,), (3,), (2, 1), (3, 2), (0,)]))
+    used = draw(st.integers(1, len(shape)))
+    array_at = draw(st.integers(0, used - 1))
+    parts = []
+    for axis, extent in enumerate(shape[:used]):
+        kind = "array" if axis == array_at else draw(st.sampled_from(["array", "slice", "number"]))
+        numbers = st.integers(-extent, extent - 1)
+        if kind == "array":
+            size = int(np.prod(joint))
+            chosen = draw(st.lists(numbers, min_size=size, max_size=size))
+            parts.append(np.array(chosen, np.int64).reshape(joint))
+        elif kind == "slice":
+            parts.append(draw(st.sampled_from([slice(None), slice(None, None, -1), slice(1, 3)])))
+        else:
+            parts.append(draw(numbers))
+    for extra in draw(st.sampled_from([(), (None,), (Ellipsis,), (None, Ellipsis)])):
+        parts.insert(draw(st.integers(0, len(parts))), extra)
+    return shape, tuple(parts)
+
+
+@given(advanced_keys())
+def test_advanced_keys_select_what_numpy_selects(shape_and_key):
+    shape, key = shape_and_key
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    want = values[key]
+    got = nd.array(values)[key]
+    assert got.shape == (want.shape or (1,))
+    np.testing.assert_array_equal(got.asnumpy(), np.reshape(want, got.shape))
+
+
+def test_masks_select_what_numpy_selects():
+    values = counting(3, 4, 5)
+    x = nd.array(values)
+    for key in (values > 30, (values[:, :, 0] > 20, 3), (0, values[0] > 7), values > 999):
+        want = values[key]
+        np.testing.assert_array_equal(x[key].asnumpy(), want)
+
+
+def test_an_advanced_key_does_not_number_every_element():
+    """The array is not written, so that its memory is only addresses; its numbers were not."""
+    x = nd.empty((1 << 18, 100), dtype="int8")
+    x[[1, 5], 3:5] = 7
+    tracemalloc.start()
+    assert x[[1, 5, 5], 3:5].asnumpy().tolist() == [[7, 7]] * 3
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10 << 20

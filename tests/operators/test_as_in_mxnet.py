@@ -8,6 +8,7 @@ that MXNet refuses, beside one that it takes, are not counted.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -183,6 +184,13 @@ def test_every_case_agrees_with_mxnet(tmp_path):
     assert len(found) > 500
     unneeded = [d for d in DECLARED if not any(t and d in names_of(c) for c, t in found.items())]
     assert not unneeded, f"these agree: {unneeded}"
+
+
+def test_declared_operators_are_on_the_page_of_differences():
+    page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text()
+    named = set(re.findall("`(\\w+)`", page.partition("## Single operators")[2]))
+    missing = {re.sub("(-[0-9]+)?(/.*)?$", "", case) for case in DECLARED} - named
+    assert not missing, "each has a line there that says what differs"
 
 
 def test_differences_are_found():

@@ -32,3 +32,17 @@ def test_positions_compare_with_labels():
     x, labels = nd.array([[1, 3], [5, 2]], dtype="float64"), nd.array([1, 1], dtype="float64")
     assert (x.argmax(axis=1) == labels).asnumpy().tolist() == [1, 0]
     assert mx.nd.argmax(x).asnumpy().tolist() == [2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_encoded_positions_are_rows_with_a_one(dtype):
+    out = nd.full((4, 3), 9, dtype=dtype)
+    for indices in (nd.array([2, 0, -1, 3]), nd.array([2, 0, -1, 3], dtype="int8")):
+        assert nd.onehot_encode(indices, out) is out
+        assert out.asnumpy().tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
+        out[:] = 9
+
+
+def test_encoding_takes_no_memory_beside_the_rows():
+    indices, out = nd.array([199_999]), nd.empty((1, 200_000))
+    assert nd.onehot_encode(indices, out)[0, -1].asscalar() == 1

@@ -137,3 +137,30 @@ def test_peaks_do_not_narrow_a_range():
     low, high = observer.range(True)
     assert low == -high
     assert 0.9 < high <= 1.01
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "auto"])
+def test_negative_data_of_unknown_range_keeps_its_sign(dtype):
+    layer = sym.FullyConnected(sym.var("data"), num_hidden=2, no_bias=True, name="fc")
+    args = {"fc_weight": nd.array([[1, 0.5, 0.2], [0.1, 0.2, 0.3]])}
+    made, params, _ = quantization.quantize_model(
+        layer, args, {}, calib_mode="none", quantized_dtype=dtype
+    )
+    (found,) = made.eval(data=nd.array([[-1, -2, 3]]), **params)
+    np.testing.assert_allclose(found.asnumpy(), [[-1.4, 0.4]], atol=0.03)
+
+
+@pytest.mark.parametrize("output", [0, 1])
+def test_a_layer_on_one_of_several_outputs_is_calibrated(output):
+    parts = sym.SliceChannel(sym.var("data"), num_outputs=2, axis=1, name="parts")
+    layer = sym.Convolution(parts[output], kernel=(1, 1), num_filter=1, name="conv")
+    args = {"conv_weight": nd.ones((1, 1, 1, 1)), "conv_bias": nd.zeros((1,))}
+    images = np.float32([[[[3.0]], [[-7.0]]]])
+    made, params, _ = quantization.quantize_model(
+        layer, args, {}, calib_mode="naive", calib_data=[nd.array(images)]
+    )
+    (node,) = (n for n in made.graph().nodes if n.op == "_contrib_quantize_v2")
+    ends = [float(node.attrs[f"{end}_calib_range"]) for end in ("min", "max")]
+    assert ends == [images[0, output, 0, 0]] * 2
+    (found,) = made.eval(data=nd.array(images), **params)
+    np.testing.assert_allclose(found.asnumpy(), images[:, output : output + 1], rtol=0.02)

@@ -44,7 +44,6 @@ _KEEPERS: dict[str, tuple[str, Callable[[dict[str, str]], bool]]] = {
 #: Bins of a histogram, and the largest share of numbers that a range may leave out.
 _BINS = 8001
 _CLIPPED = 0.001
-_RANGES = ("min", "max")
 
 Entry = tuple[int, int]
 Range = tuple[float, float]
@@ -59,7 +58,7 @@ class _Rewriting:
         params: Mapping[str, nd.NDArray],
         excluded: Callable[[dict[str, Any]], bool],
         dtype: str,
-        ranges: Mapping[str, Range],
+        ranges: Mapping[Entry, Range],
     ) -> None:
         self.graph = json.loads(symbol.tojson())
         self.old = self.graph["nodes"]
@@ -68,6 +67,10 @@ class _Rewriting:
         self.ranges = ranges
         self.chosen = [_is_layer(node) and not excluded(node) for node in self.old]
         self.excluded = excluded
+        self.outputs = [1] * len(self.old)
+        read = [entry for node in self.old for entry in node["inputs"]]
+        for at, index, *_ in read + self.graph["heads"]:
+            self.outputs[at] = max(self.outputs[at], index + 1)
         self.nodes: list[dict[str, Any]] = []
         self.real: dict[Entry, Entry] = {}
         self.integer: dict[Entry, list[Entry]] = {}
@@ -95,10 +98,9 @@ class _Rewriting:
                 continue  # made where it is read
             else:
                 copy = {**node, "inputs": [[*self.number(entry), 0] for entry in inputs]}
-                for link in ("control_deps",):
-                    copy.pop(link, None)
+                copy.pop("control_deps", None)
                 self.nodes.append(copy)
-                for index in range(self._outputs(at)):
+                for index in range(self.outputs[at]):
                     self.real[at, index] = (len(self.nodes) - 1, index)
         heads = [[*self.number((head[0], head[1])), 0] for head in self.graph["heads"]]
         variables = [at for at, node in enumerate(self.nodes) if node["op"] == "null"]
@@ -106,9 +108,15 @@ class _Rewriting:
         made: sym.Symbol = sym.load_json(json.dumps({**text, "attrs": self.graph.get("attrs", {})}))
         return made
 
-    def _outputs(self, at: int) -> int:
-        entries = [entry for node in self.old for entry in node["inputs"]] + self.graph["heads"]
-        return max((entry[1] + 1 for entry in entries if entry[0] == at), default=1)
+    def observed(self) -> tuple[list[Entry], sym.Symbol]:
+        """What the layers that were chosen read and give, and the symbol that computes it."""
+        entries: dict[Entry, None] = {}
+        for at, node in enumerate(self.old):
+            if self.chosen[at]:
+                entry = node["inputs"][0]
+                entries |= {(entry[0], entry[1]): None, (at, 0): None}
+        heads = [[*entry, 0] for entry in entries]
+        return list(entries), sym.load_json(json.dumps({**self.graph, "heads": heads}))
 
     def number(self, entry: Entry) -> Entry:
         """An entry as real numbers."""
@@ -128,11 +136,10 @@ class _Rewriting:
         if entry not in self.integer:
             name = _entry_name(self.old, entry)
             attrs: dict[str, Any] = {"out_type": self.dtype}
-            if name in self.ranges:
-                attrs |= dict(
-                    zip(("min_calib_range", "max_calib_range"), self.ranges[name], strict=True)
-                )
-            if self.dtype == "uint8" and self.ranges.get(name, (0.0,))[0] < 0:
+            known = self.ranges.get(entry)
+            if known is not None:
+                attrs |= dict(zip(("min_calib_range", "max_calib_range"), known, strict=True))
+            if self.dtype == "uint8" and (known is None or known[0] < 0):
                 attrs["out_type"] = "int8"
             if entry in self.sums:
                 attrs["out_type"] = "int8"
@@ -267,30 +274,15 @@ class _Observer:
 
 def _calibrated(
     rewriting: _Rewriting,
-    symbol: sym.Symbol,
     params: Mapping[str, nd.NDArray],
     batches: Iterable[dict[str, nd.NDArray]],
     limit: int | None,
     entropy: bool,
     ctx: Context,
-) -> dict[str, Range]:
+) -> dict[Entry, Range]:
     """The ranges of what the layers that were chosen read and give."""
-    wanted: dict[str, None] = {}
-    for at, node in enumerate(rewriting.old):
-        if rewriting.chosen[at]:
-            entry = node["inputs"][0]
-            wanted[_entry_name(rewriting.old, (entry[0], entry[1]))] = None
-            wanted[f"{node['name']}_output"] = None
-    internals = symbol.get_internals()
-    known = internals.list_outputs()
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        raise ValueError(
-            f"invalid symbol: it has no outputs {missing} to calibrate: expected outputs that have "
-            "the names of their nodes"
-        )
-    group = sym.Group([internals[known.index(name)] for name in wanted])
-    observers = {name: _Observer() for name in wanted}
+    entries, group = rewriting.observed()
+    observers = {entry: _Observer() for entry in entries}
     executor, seen = None, 0
     for batch in batches:
         if executor is None:
@@ -313,7 +305,7 @@ def _calibrated(
             break
     if not seen:
         raise ValueError("invalid calib_data without batches: expected one batch at least")
-    return {name: observer.range(entropy) for name, observer in observers.items()}
+    return {entry: observer.range(entropy) for entry, observer in observers.items()}
 
 
 def quantize_model(
@@ -362,7 +354,8 @@ def quantize_model(
     calib_layer
         Accepted, without effect.
     quantized_dtype : {'int8', 'uint8', 'auto'}
-        The dtype of data; 'auto' and 'uint8' use uint8 where no number is negative.
+        The dtype of data; 'auto' and 'uint8' use uint8 where no number is negative, 'uint8' int8
+        where the range is not known.
     quantize_mode : {'smart', 'full'}
         Accepted: both quantise what is listed above.
     quantize_granularity : {'tensor-wise'}
@@ -401,7 +394,7 @@ def quantize_model(
             raise ValueError(f"invalid {what} {got!r}: expected one of {', '.join(allowed)}")
     params = {**arg_params, **aux_params}
     excluded = _excluder(excluded_sym_names, excluded_op_names)
-    ranges: dict[str, Range] = {}
+    ranges: dict[Entry, Range] = {}
     rewriting = _Rewriting(sym, params, excluded, quantized_dtype, ranges)
     if calib_mode != "none":
         if calib_data is None:
@@ -412,7 +405,7 @@ def quantize_model(
         batches = _batches(calib_data, data_names, where)
         entropy = calib_mode == "entropy"
         limit = num_calib_examples
-        ranges |= _calibrated(rewriting, sym, params, batches, limit, entropy, where)
+        ranges |= _calibrated(rewriting, params, batches, limit, entropy, where)
     made = rewriting.run()
     logger.info("quantized %d layers", sum(rewriting.chosen))
     arguments = made.list_arguments()

@@ -67,7 +67,8 @@ def foreach(
     Raises
     ------
     ValueError
-        The arrays of `data` have different extents along axis 0, or none; the body returns no pair.
+        The arrays of `data` have different extents along axis 0, none, or 0; the body returns no
+        pair.
 
     Examples
     --------
@@ -78,11 +79,15 @@ def foreach(
     [1.0, 3.0, 6.0]
     """
     arrays = _flat(data, "data")
+    if not all(array.shape for array in arrays):
+        raise ValueError("invalid data of shape (): expected one axis at least")
     lengths = {array.shape[0] for array in arrays}
     if len(lengths) != 1:
         raise ValueError(
             f"invalid data with extents {sorted(lengths)} along axis 0: expected arrays of one extent"
         )
+    if lengths == {0}:
+        raise ValueError("invalid data of extent 0 along axis 0: expected at least 1")
     _flat(init_states, "init_states")
     outputs, states = [], init_states
     for i in range(lengths.pop()):

@@ -432,7 +432,8 @@ def histogram(
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
-    """Writes the one-hot rows of `indices` to `out`. Deprecated.
+    """Writes the one-hot rows of `indices` to `out`; an index out of range gives a row of zeros.
+    Deprecated.
 
     Examples
     --------
@@ -441,8 +442,11 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """
-    rows: np.ndarray = np.eye(out.shape[1], dtype=out.dtype)[indices.asnumpy().astype(np.int64)]
-    out[:] = rows
+    if indices.dtype == out.dtype:
+        _core.invoke("_onehot_encode", [indices, out], [], [out])
+    else:  # in the dtype of the indices, which another may not hold
+        like = _core.empty(out.shape, out.context, indices.dtype)
+        out[:] = _core.invoke("_onehot_encode", [indices, like], [])
     return out
 
 

@@ -6,6 +6,7 @@ resolved to flat positions by NumPy's own rules.
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import shown
+from ..base import MXValueError, shown
 from ..util import is_np_shape
 
 
@@ -158,8 +159,12 @@ def _positions(shape: Sequence[int], parts: Sequence[Any]) -> np.ndarray:
                 part = part.astype(np.int64)
         resolved.append(part)
     _expand([one for part in resolved for one in _places(part)], shape)
-    flat = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
-    chosen = flat[tuple(resolved)]
+    key = tuple(resolved)
+    chosen: Any = 0 if shape else np.int64(0).reshape(())[key]
+    for axis, (extent, step) in enumerate(zip(shape, _row_major(shape))):
+        # A line of this axis, repeated along the others without memory.
+        line = np.arange(extent, dtype=np.int64).reshape((-1,) + (1,) * (len(shape) - axis - 1))
+        chosen = chosen + np.broadcast_to(line * step, shape)[key]
     if np.ndim(chosen) == 0:
         return np.asarray(chosen).reshape(_single())
     return np.ascontiguousarray(chosen)
@@ -176,14 +181,27 @@ def _slice_params(ranges: Sequence[range]) -> list[tuple[str, Any]]:
     return [("begin", tuple(begin)), ("end", tuple(end)), ("step", tuple(step))]
 
 
-def _reshaped(array: NDArray, shape: tuple[int, ...]) -> Any:
-    """The array in exactly this shape, recorded; `reshape` takes 0 and () for something else."""
-    if array.shape == shape:
-        return array
+def is_recorded(array: NDArray) -> bool:
+    """Must what is done with the array become part of a graph?"""
+    return array._is_tracked and _core.is_recording()
+
+
+def shaped(array: NDArray, shape: tuple[int, ...]) -> Any:
+    """The elements in exactly this shape, in which 0 and () are no codes; without recording they
+    share memory.
+    """
+    if math.prod(shape) != array.size:
+        raise MXValueError(f"reshape: invalid shape {shape}: expected one of {array.size} elements")
+    if not is_recorded(array):
+        return array._reshaped(shape)
     if shape and 0 not in shape:
-        return array.reshape(shape)
-    like = _core.empty(shape, array.context, array.dtype)
-    return _core.invoke("reshape_like", [array, like], [])
+        return _core.invoke("Reshape", [array], [("shape", shape)])
+    return _core.invoke("_np_reshape", [array], [("newshape", shape)])
+
+
+def _reshaped(array: NDArray, shape: tuple[int, ...]) -> Any:
+    """The array itself, or reshaped to this shape."""
+    return array if array.shape == shape else shaped(array, shape)
 
 
 def _recorded_region(array: NDArray, extents: tuple[int, ...], ranges: Sequence[range]) -> Any:
@@ -201,7 +219,7 @@ def getitem(array: NDArray, key: Any) -> Any:
         ):
             return array
         offset, extents, steps, ranges = _region(shape, parts)
-        if array._is_tracked and _core.is_recording():
+        if is_recorded(array):
             return _recorded_region(array, tuple(extents) or _single(), ranges)
         if _is_block(extents, steps):
             return array._part(offset, extents or _single())
@@ -209,7 +227,7 @@ def getitem(array: NDArray, key: Any) -> Any:
         result._copy_region(0, extents, _row_major(extents), array, offset, steps)
         return result
     positions = _positions(shape, parts)
-    if array._is_tracked and _core.is_recording():
+    if is_recorded(array):
         index = _core.copy_numpy(positions.reshape(-1).astype(np.int64))
         flat = array.reshape((-1,))
         return _reshaped(_core.invoke("take", [flat, index], [("axis", 0)]), positions.shape)
@@ -290,7 +308,7 @@ def _spread(value: NDArray, extents: tuple[int, ...]) -> NDArray:
     _broadcast_steps(value.shape, extents)
     extra = value.ndim - len(extents)
     if extra > 0:
-        value = value.reshape(value.shape[extra:])
+        value = shaped(value, value.shape[extra:])
     return value if value.shape == extents else value.broadcast_to(extents)
 
 
@@ -313,7 +331,7 @@ def _is_exact(value: Any, dtype: Any) -> bool:
 def setitem(array: NDArray, key: Any, value: Any) -> None:
     """`array[key] = value`."""
     key = _whole(array, key)
-    if isinstance(value, NDArray) and value._is_tracked and _core.is_recording():
+    if isinstance(value, NDArray) and is_recorded(value):
         _record_assignment(array, key, value)
         return
     shape = array.shape

@@ -27,20 +27,27 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 
 
+def _head(array: NDArray, version: int) -> bytes:
+    """What stands before the elements of an array in a record."""
+    ctx = array.context
+    head = struct.pack("<Iii", version, 0, array.ndim)
+    head += struct.pack(f"<{array.ndim}q", *array.shape)
+    dtype = _DTYPES.index(np.dtype(array.dtype).name)
+    return head + struct.pack("<iii", ctx.device_typeid, ctx.device_id, dtype)
+
+
 def _record(array: NDArray, version: int) -> bytes:
     """One array as bytes."""
-    values, ctx = array.asnumpy(), array.context
-    head = struct.pack("<Iii", version, 0, values.ndim)
-    head += struct.pack(f"<{values.ndim}q", *values.shape)
-    head += struct.pack("<iii", ctx.device_typeid, ctx.device_id, _DTYPES.index(values.dtype.name))
-    return head + values.tobytes()
+    return _head(array, version) + array.asnumpy().tobytes()
 
 
-def _saved(array: NDArray) -> bytes:
-    """One array as the bytes of a file: V3 with np_shape, else V2, where rank 0 means no array."""
+def _saved_head(array: NDArray) -> bytes:
+    """What stands before the elements in a file: V3 with np_shape, else V2, where rank 0 means no
+    array.
+    """
     if array.ndim == 0 and not is_np_shape():
         raise MXNetError("invalid shape () to save: expected one axis at least, without np_shape")
-    return _record(array, _V3 if is_np_shape() else _V2)
+    return _head(array, _V3 if is_np_shape() else _V2)
 
 
 class _Reader:
@@ -188,14 +195,18 @@ def save(fname: Any, data: Any) -> None:
     if not all(isinstance(a, NDArray) for a in arrays):
         wrong = next(a for a in arrays if not isinstance(a, NDArray))
         raise TypeError(f"invalid item of data {shown(wrong)}: expected an NDArray")
-    parts = [struct.pack("<QQQ", _FILE, 0, len(arrays)), *map(_saved, arrays)]
-    parts.append(struct.pack("<Q", len(names)))
-    for name in names:
-        encoded = name.encode()
-        parts.append(struct.pack("<Q", len(encoded)) + encoded)
+    heads = [_saved_head(array) for array in arrays]
+    encoded = [name.encode() for name in names]
+    sized = [struct.pack("<Q", len(name)) + name for name in encoded]
+    for array in arrays:
+        array.wait_to_read()  # raises what failed while the file still is what it was
     try:
         with open(fname, "wb") as file:
-            file.write(b"".join(parts))
+            file.write(struct.pack("<QQQ", _FILE, 0, len(arrays)))
+            for head, array in zip(heads, arrays):
+                file.write(head)
+                file.write(array.asnumpy().data)
+            file.write(struct.pack("<Q", len(names)) + b"".join(sized))
     except OSError as error:
         raise file_error("cannot write", fname, error) from error
 

@@ -43,14 +43,9 @@ def _transposed(self: NDArray) -> NDArray:
     return self if self.ndim < 2 else op.transpose(self)
 
 
-def _is_recorded(array: NDArray) -> bool:
-    """Does what is now done with `array` belong to a graph?"""
-    return array._is_tracked and _core.is_recording()
-
-
 def _copy_into(source: NDArray, target: NDArray) -> NDArray:
     """Pushes a copy into an array of the same shape, by an operator where it is recorded."""
-    if not _is_recorded(source):
+    if not _indexing.is_recorded(source):
         target._copy_from(source)
     elif source.dtype == target.dtype:
         _core.invoke("_copy", [source], [], [target])
@@ -209,17 +204,13 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
     target = reshape_codes(self.shape, codes, reverse)
     if int(np.prod(target, dtype=np.int64)) != self.size:
         raise MXValueError(f"reshape: invalid shape {codes}: expected one of {self.size} elements")
-    if _is_recorded(self):
-        if not target:
-            scalar: NDArray = _core.invoke("_np_reshape", [self], [("newshape", ())])
-            return scalar
-        return op.Reshape(self, shape=target)
-    return self._reshaped(target)
+    result: NDArray = _indexing.shaped(self, target)
+    return result
 
 
 def _reshape_like(self: NDArray, other: NDArray, **kwargs: Any) -> NDArray:
     """The elements in the shape of another array; by keywords, some axes in that of some of its."""
-    return op.reshape_like(self, other, **kwargs) if kwargs else self.reshape(other.shape)
+    return op.reshape_like(self, other, **kwargs) if kwargs else _indexing.shaped(self, other.shape)
 
 
 def _flatten(self: NDArray, inplace: bool = False) -> NDArray:
@@ -236,7 +227,7 @@ def _expand_dims(self: NDArray, axis: int, inplace: bool = False) -> Any:
             f"expand_dims: invalid axis {axis}: expected {-self.ndim - 1} to {self.ndim}"
         )
     at = axis if axis >= 0 else axis + self.ndim + 1
-    return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
+    return _indexing.shaped(self, (*self.shape[:at], 1, *self.shape[at:]))
 
 
 def _squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
@@ -253,7 +244,8 @@ def _squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
             f"squeeze: invalid axes {tuple(drop)} of shape {self.shape}: expected extents of 1"
         )
     kept = tuple(d for i, d in enumerate(self.shape) if i not in drop)
-    return self.reshape(kept or (1,))
+    result: NDArray = _indexing.shaped(self, kept or (1,))
+    return result
 
 
 def _broadcast_to(self: NDArray, shape: Any) -> NDArray:
@@ -269,8 +261,12 @@ def _broadcast_to(self: NDArray, shape: Any) -> NDArray:
     padded = (1,) * (len(shape) - len(source)) + source
     if any(a != b and a != 1 for a, b in zip(padded, shape)):
         raise error
-    array = self if padded == source else self.reshape(padded)
-    return op.broadcast_to(array, shape=shape) if padded != shape else array
+    array: NDArray = self if padded == source else _indexing.shaped(self, padded)
+    if padded == shape:
+        return array
+    if 0 in shape:  # which the operator takes for a code: the extent of the array
+        return op.broadcast_like(array, _core.empty(shape, self.context, self.dtype))
+    return op.broadcast_to(array, shape=shape)
 
 
 def _broadcast_like(self: NDArray, other: NDArray) -> NDArray:
