@@ -42,8 +42,8 @@ def file_of(names, *nodes, heads=None):
                        "attrs": {"mxnet_version": ["int", 10901]}})  # fmt: skip
 
 
-def conv_body(no_bias=False):
-    net = sym.Convolution(sym.Variable("data0"), kernel=(3, 3), pad=(1, 1), num_filter=4,
+def conv_body(no_bias=False, axes=2):
+    net = sym.Convolution(sym.Variable("data0"), kernel=(3,) * axes, pad=(1,) * axes, num_filter=4,
                           no_bias=no_bias, name="conv")  # fmt: skip
     net = sym.BatchNorm(net, fix_gamma=False, name="bn")
     return sym.Activation(net + sym.Variable("sum0"), act_type="relu", name="relu")
@@ -86,9 +86,9 @@ def quantize(name, source):
 
 
 @pytest.mark.parametrize("float_output", [False, True])
-@pytest.mark.parametrize("no_bias", [False, True])
-def test_quantised_convolutions_compute_on_integers(no_bias, float_output):
-    body = conv_body(no_bias)
+@pytest.mark.parametrize(("no_bias", "axes"), [(False, 1), (False, 2), (True, 2), (False, 3)])
+def test_quantised_convolutions_compute_on_integers(no_bias, float_output, axes):
+    body = conv_body(no_bias, axes)
     names = order(body)
     n = len(names)
     data, total = names.index("data0"), names.index("sum0")
@@ -105,10 +105,12 @@ def test_quantised_convolutions_compute_on_integers(no_bias, float_output):
         nodes.append({"op": "_contrib_dequantize", "name": "real", "inputs": ends})
     net = sym.load_json(file_of(names, *nodes))
     assert "conv_output" in net.get_internals().list_outputs()
-    values = values_of(body, data0=(2, 3, 5, 5))
+    inside = (5,) * axes
+    values = values_of(body, data0=(2, 3, *inside))
     want = body.eval(**values)[0].asnumpy()
     # Shapes follow from the data's alone, that of the bias too.
-    exe = net.simple_bind(ctx=mx.cpu(), data0=(2, 3, 5, 5), sum0=(2, 4, 5, 5), grad_req="null")
+    shapes = {"data0": (2, 3, *inside), "sum0": (2, 4, *inside)}
+    exe = net.simple_bind(ctx=mx.cpu(), grad_req="null", **shapes)
     exe.copy_params_from({k: v for k, v in values.items() if k in exe.arg_dict},
                          {k: v for k, v in values.items() if k in exe.aux_dict})  # fmt: skip
     got = exe.forward(is_train=False)[0].asnumpy()

@@ -72,6 +72,9 @@ for more in ({}, LATE):
          dtypes=WIDE, grad="none", mutates=(2,), **more)  # fmt: skip
     case("_contrib_group_adagrad_update", (4, 3, 2), (4, 3, 2), In((4,), 0.1, 1), lr=0.1,
          dtypes=WIDE, grad="none", mutates=(2,), **more)  # fmt: skip
+# The first update by small gradients: epsilon under the root is what keeps it small.
+case("_contrib_group_adagrad_update", (4, 3), In((4, 3), 1e-4, 2e-3), In((4, 1), 0, 0), lr=0.1,
+     dtypes=WIDE, grad="none", mutates=(2,))  # fmt: skip
 
 case("multi_sum_sq", (3, 4), (5,), (1,), num_arrays=3, grad="none")
 case("multi_sum_sq", (90, 91), num_arrays=1, grad="none", dtypes=WIDE)

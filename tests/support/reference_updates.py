@@ -148,7 +148,7 @@ def group_adagrad_update(w, g, h, lr, rescale_grad=1.0, clip_gradient=-1.0, epsi
     g = clipped(g * rescale_grad, clip_gradient)
     h = h + np.square(g).reshape(len(g), -1).mean(1).reshape(h.shape)
     rows = h.reshape((-1,) + (1,) * (g.ndim - 1))
-    return w - lr * g / (np.sqrt(rows) + epsilon), h
+    return w - lr * g / np.sqrt(rows + epsilon), h
 
 
 @reference("multi_sum_sq")

@@ -43,6 +43,7 @@ class GroupAdaGrad(Optimizer):
         common = self._common(index)
         if common["wd"]:
             raise ValueError(f"GroupAdaGrad: invalid wd {common['wd']}: expected 0")
-        g = self._scaled(grad)
-        state[:] = state + nd.mean(nd.square(g), axis=1, keepdims=True)
-        weight[:] = weight - g / nd.sqrt(state + self.float_stable_eps) * common["lr"]
+        del common["wd"]
+        nd.contrib.group_adagrad_update(
+            weight, grad, state, out=weight, epsilon=self.float_stable_eps, **common
+        )

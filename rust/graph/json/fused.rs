@@ -265,7 +265,11 @@ impl<'a> Expansion<'a> {
             let mut from = self.inputs[bias];
             self.declare_extent(from.0, node);
             if node.op == "Convolution" {
-                let axes = node.dict.get("kernel").map_or(2, |k| k.matches(',').count() + 1);
+                let extents = |kernel: &String| {
+                    let parts = kernel.split(',');
+                    parts.filter(|part| part.contains(|c: char| c.is_ascii_digit())).count()
+                };
+                let axes = node.dict.get("kernel").map_or(2, extents);
                 let shape = format!("(1, -1{})", ", 1".repeat(axes));
                 let dict = Dict::from([("shape".to_owned(), shape)]);
                 from = self.add("Reshape", format!("{}_bias_reshape", node.name), dict, vec![from]);

@@ -1,15 +1,17 @@
 //! Factorisations: `potrf`, `potri`, `gelqf`, `syevd`, `det`, `slogdet`, `inverse`.
 
 use super::{
-    batch_of, expect_matrices, float_type, known, matrices, mirrored, op, product,
-    square_to_square, text, triangle, wanted, widening,
+    batch_of, expect_matrices, float_type, for_each_matrix, known, matrices, mirrored, op, own,
+    product, square_to_square, text, triangle, wanted, widening,
 };
 use crate::error::{Error, Result};
+use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::linalg::{Steps, cholesky, eigen, inverse, lq, lu, solve};
+use crate::kernels::parallel::Shared;
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, GradBuilder, GradNode, Gradient, Gradients, OpDef};
-use crate::ops::nn::layer_norm::always;
+use crate::ops::nn::widening::always;
 use crate::shape::Shape;
 use crate::{params, with_real};
 
@@ -80,15 +82,18 @@ pub fn operators() -> Vec<OpDef> {
 /// Calls `f(matrix, result)` on the square matrices of the first input and output.
 fn each<T: Real>(
     call: &Call<'_>,
-    mut f: impl FnMut(usize, &[T], &mut [T]) -> Result<()>,
+    f: impl Fn(usize, &[T], &mut [T]) -> Result<()> + Send + Sync,
 ) -> Result<()> {
     let (n, _, count) = matrices(&call.inputs[0]);
     if !wanted(call, 0) || n * count == 0 {
         return Ok(());
     }
-    // SAFETY: inputs are not written meanwhile; the output is ours and overlaps none of them.
-    let (a, y) = unsafe { (call.inputs[0].slice::<T>(), call.outputs[0].slice_mut::<T>()) };
-    a.chunks_exact(n * n).zip(y.chunks_exact_mut(n * n)).try_for_each(|(a, y)| f(n, a, y))
+    // SAFETY: inputs are not written meanwhile.
+    let (a, y) = (unsafe { call.inputs[0].slice::<T>() }, Shared(call.outputs[0].as_ptr::<T>()));
+    for_each_matrix(count, n * n * n, |i| {
+        // SAFETY: the output is ours and overlaps no input.
+        f(n, &a[i * n * n..(i + 1) * n * n], unsafe { own(y, i, n * n) })
+    })
 }
 
 fn turn<T: Copy>(a: &mut [T], n: usize) {
@@ -198,9 +203,10 @@ fn det() -> OpDef {
         }))
         .kernel(widening::cpu(|c| {
             with_real!(c.inputs[0].dtype(), T => {
+                let out = Shared(c.outputs[0].as_ptr::<T>());
                 factors::<T>(c, |i, sign, logarithm| {
                     // SAFETY: the output has an element for each matrix.
-                    unsafe { *c.outputs[0].as_ptr::<T>().add(i) = sign * logarithm.exp() };
+                    unsafe { *out.at(i) = sign * logarithm.exp() };
                 })
             })
         }))
@@ -226,11 +232,12 @@ fn slogdet() -> OpDef {
         }))
         .kernel(always(|c| {
             with_real!(c.inputs[0].dtype(), T => {
+                let [signs, logarithms] = [0, 1].map(|i| Shared(c.outputs[i].as_ptr::<T>()));
                 factors::<T>(c, |i, sign, logarithm| {
                     // SAFETY: the outputs have an element for each matrix.
                     unsafe {
-                        *c.outputs[0].as_ptr::<T>().add(i) = sign;
-                        *c.outputs[1].as_ptr::<T>().add(i) = logarithm;
+                        *signs.at(i) = sign;
+                        *logarithms.at(i) = logarithm;
                     }
                 })
             })
@@ -249,14 +256,14 @@ fn det_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<b
 }
 
 /// Calls `f(number, sign, logarithm)` with the determinants.
-fn factors<T: Real>(call: &Call<'_>, mut f: impl FnMut(usize, T, T)) -> Result<()> {
+fn factors<T: Real>(call: &Call<'_>, f: impl Fn(usize, T, T) + Send + Sync) -> Result<()> {
     let (n, _, count) = matrices(&call.inputs[0]);
     if !wanted(call, 0) && call.outputs.len() < 2 {
         return Ok(());
     }
     // SAFETY: inputs are not written meanwhile.
     let a = unsafe { call.inputs[0].slice::<T>() };
-    for i in 0..count {
+    for_each_matrix(count, n * n * n, |i| {
         let mut own = a[i * n * n..(i + 1) * n * n].to_vec();
         let (_, mut sign) = lu(&mut own, n);
         let mut logarithm = T::zero();
@@ -266,20 +273,26 @@ fn factors<T: Real>(call: &Call<'_>, mut f: impl FnMut(usize, T, T)) -> Result<(
             logarithm += pivot.abs().ln();
         }
         f(i, sign, logarithm);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// `dA = factor * A^-T`, 0 where A is singular.
-fn inverse_grad<T: Real>(call: &Call<'_>, a: usize, factor: impl Fn(usize) -> T) -> Result<()> {
+fn inverse_grad<T: Real>(
+    call: &Call<'_>,
+    a: usize,
+    factor: impl Fn(usize) -> T + Send + Sync,
+) -> Result<()> {
     if !wanted(call, 0) {
         return Ok(());
     }
     let (n, _, count) = matrices(&call.inputs[a]);
-    // SAFETY: inputs are not written meanwhile; the output is ours and overlaps none of them.
-    let (all, out) = unsafe { (call.inputs[a].slice::<T>(), call.outputs[0].slice_mut::<T>()) };
-    for i in 0..count {
-        let to = &mut out[i * n * n..(i + 1) * n * n];
+    // SAFETY: inputs are not written meanwhile.
+    let all = unsafe { call.inputs[a].slice::<T>() };
+    let out = Shared(call.outputs[0].as_ptr::<T>());
+    for_each_matrix(count, n * n * n, |i| {
+        // SAFETY: the output is ours and overlaps no input.
+        let to = unsafe { own(out, i, n * n) };
         match inverse(&mut all[i * n * n..(i + 1) * n * n].to_vec(), n, to) {
             None => to.fill(T::zero()),
             Some(()) => {
@@ -287,8 +300,8 @@ fn inverse_grad<T: Real>(call: &Call<'_>, a: usize, factor: impl Fn(usize) -> T)
                 to.iter_mut().for_each(|v| *v *= factor(i));
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn det_grad<T: Real>(call: &Call<'_>) -> Result<()> {
@@ -334,17 +347,19 @@ fn gelqf() -> OpDef {
         .infer_type(float_type)
         .expensive()
         .gradient(Gradient::rule(gelqf_gradient))
-        .kernel(always(|c| with_real!(c.inputs[0].dtype(), T => {
-            let (m, n, _) = matrices(&c.inputs[0]);
-            crate::kernels::copy::copy(&c.inputs[0], &c.outputs[0]);
-            // SAFETY: the outputs are ours to write and overlap no input.
-            let (q, l) = unsafe { (c.outputs[0].slice_mut::<T>(), c.outputs[1].slice_mut::<T>()) };
-            if m * n > 0 {
-                let both = q.chunks_exact_mut(m * n).zip(l.chunks_exact_mut(m * m));
-                both.for_each(|(q, l)| lq(q, (m, n), l));
-            }
-            Ok(())
-        })))
+        .kernel(always(|c| {
+            with_real!(c.inputs[0].dtype(), T => {
+                let (m, n, count) = matrices(&c.inputs[0]);
+                crate::kernels::copy::copy(&c.inputs[0], &c.outputs[0]);
+                let [q, l] = [0, 1].map(|i| Shared(c.outputs[i].as_ptr::<T>()));
+                for_each_matrix(if m * n > 0 { count } else { 0 }, m * m * n, |i| {
+                    // SAFETY: the outputs are ours to write and overlap no input.
+                    let (q, l) = unsafe { (own(q, i, m * n), own(l, i, m * m)) };
+                    lq(q, (m, n), l);
+                    Ok(())
+                })
+            })
+        }))
 }
 
 /// With `M = L' dL - dQ Q'`: `dA = L^-T (dQ + mirrored(M) Q)`.
@@ -386,18 +401,20 @@ fn syevd() -> OpDef {
         .gradient(Gradient::declared("_backward_linalg_syevd", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::OutGrad(1), Dep::Output(0), Dep::Output(1)]
         }))
-        .kernel(always(|c| with_real!(c.inputs[0].dtype(), T => {
-            let (n, _, count) = matrices(&c.inputs[0]);
-            // SAFETY: the outputs are ours to write and overlap no input.
-            let (a, u, l) = unsafe {
-                (c.inputs[0].slice::<T>(), c.outputs[0].slice_mut::<T>(), c.outputs[1].slice_mut::<T>())
-            };
-            for i in 0..count {
-                let (square, row) = (i * n * n..(i + 1) * n * n, i * n..(i + 1) * n);
-                eigen(&mut a[square.clone()].to_vec(), n, &mut u[square], &mut l[row]);
-            }
-            Ok(())
-        })))
+        .kernel(always(|c| {
+            with_real!(c.inputs[0].dtype(), T => {
+                let (n, _, count) = matrices(&c.inputs[0]);
+                // SAFETY: inputs are not written meanwhile.
+                let a = unsafe { c.inputs[0].slice::<T>() };
+                let [u, l] = [0, 1].map(|i| Shared(c.outputs[i].as_ptr::<T>()));
+                for_each_matrix(count, 8 * n * n * n, |i| {
+                    // SAFETY: the outputs are ours to write and overlap no input.
+                    let (u, l) = unsafe { (own(u, i, n * n), own(l, i, n)) };
+                    eigen(&mut a[i * n * n..(i + 1) * n * n].to_vec(), n, u, l);
+                    Ok(())
+                })
+            })
+        }))
 }
 
 /// `dA = U' (diag(dL) + sym(F * (U dU'))) U` with `F[i, j] = 1 / (l[j] - l[i])`.
@@ -406,35 +423,38 @@ fn syevd_grad<T: Real>(call: &Call<'_>) -> Result<()> {
         return Ok(());
     }
     let (n, _, count) = matrices(&call.inputs[2]);
-    // SAFETY: inputs are not written meanwhile; the output is ours and overlaps none of them.
+    // SAFETY: inputs are not written meanwhile.
     let [du, dl, u, l] = [0, 1, 2, 3].map(|i| unsafe { call.inputs[i].slice::<T>() });
-    // SAFETY: as above.
-    let out = unsafe { call.outputs[0].slice_mut::<T>() };
-    let mut middle = vec![T::zero(); n * n];
-    for m in 0..count {
-        let (u, du) = (&u[m * n * n..(m + 1) * n * n], &du[m * n * n..(m + 1) * n * n]);
-        let (l, dl) = (&l[m * n..(m + 1) * n], &dl[m * n..(m + 1) * n]);
-        let dot = |a: &[T], i: usize, b: &[T], j: usize| -> T {
-            (0..n).map(|k| a[i * n + k] * b[j * n + k]).sum()
-        };
-        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
-            let gap = l[j] - l[i];
-            middle[i * n + j] = if i == j {
-                dl[i]
-            } else if gap == T::zero() {
-                T::zero()
-            } else {
-                (dot(u, i, du, j) - dot(u, j, du, i)) / (gap + gap)
-            };
-        }
-        let to = &mut out[m * n * n..(m + 1) * n * n];
-        to.fill(T::zero());
-        for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
-            let factor = middle[i * n + j];
-            for (a, b) in (0..n).flat_map(|a| (0..n).map(move |b| (a, b))) {
-                to[a * n + b] += u[i * n + a] * factor * u[j * n + b];
-            }
+    let out = Shared(call.outputs[0].as_ptr::<T>());
+    let threads = if count > 1 { Threads::One } else { Threads::Pool };
+    for_each_matrix(count, 3 * n * n * n, |m| {
+        let (square, row) = (m * n * n..(m + 1) * n * n, m * n..(m + 1) * n);
+        // SAFETY: the output is ours and overlaps no input.
+        let to = unsafe { own(out, m, n * n) };
+        syevd_slope(n, [&du[square.clone()], &dl[row.clone()], &u[square], &l[row]], to, threads);
+        Ok(())
+    })
+}
+
+/// That of one matrix.
+fn syevd_slope<T: Real>(n: usize, [du, dl, u, l]: [&[T]; 4], to: &mut [T], threads: Threads) {
+    let (mut middle, mut half) = (vec![T::zero(); n * n], vec![T::zero(); n * n]);
+    let [u, du] = [u, du].map(|x| Mat::rows(x.as_ptr().cast_mut(), n));
+    let [to, half] = [to, &mut half].map(|x| Mat::rows(x.as_mut_ptr(), n));
+    let size = (n, n, n);
+    // SAFETY: all are square matrices of n rows, and products overlap no factor.
+    unsafe { gemm(size, u, du.t(), Mat::rows(middle.as_mut_ptr(), n), false, threads) };
+    for i in 0..n {
+        middle[i * n + i] = dl[i];
+        for j in 0..i {
+            let (gap, rest) = (l[j] - l[i], middle[i * n + j] - middle[j * n + i]);
+            let slope = if gap == T::zero() { T::zero() } else { rest / (gap + gap) };
+            (middle[i * n + j], middle[j * n + i]) = (slope, slope);
         }
     }
-    Ok(())
+    // SAFETY: as above.
+    unsafe {
+        gemm(size, Mat::rows(middle.as_mut_ptr(), n), u, half, false, threads);
+        gemm(size, u.t(), half, to, false, threads);
+    }
 }

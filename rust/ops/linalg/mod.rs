@@ -14,6 +14,8 @@ use super::higher_order::complete;
 use super::nn::infer::{complete as known, expect_rank, float_type};
 use super::nn::widening;
 use crate::error::{Error, Result};
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::lock::Lock;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Call, GradBuilder, GradEntry, OpDef, OpReq, Registry, Value};
 use crate::shape::Shape;
@@ -38,6 +40,37 @@ pub(in crate::ops) fn matrices(view: &View) -> (usize, usize, usize) {
     let rank = view.dims().len();
     let at = |i: usize| view.dims()[rank - i] as usize;
     (at(2), at(1), view.shape().product(0..rank - 2))
+}
+
+/// Calls `f` with the numbers of the matrices of a batch, side by side: of about `work`
+/// multiplications each. Returns the error of the first one that has an error.
+pub(in crate::ops) fn for_each_matrix(
+    count: usize,
+    work: usize,
+    f: impl Fn(usize) -> Result<()> + Send + Sync,
+) -> Result<()> {
+    let first = Lock::new(None::<(usize, Error)>);
+    parallel_for(count, (1usize << 14).div_ceil(work.max(1)), |range| {
+        for i in range {
+            let Err(error) = f(i) else { continue };
+            let mut first = first.lock();
+            if first.as_ref().is_none_or(|(at, _)| i < *at) {
+                *first = Some((i, error));
+            }
+            return;
+        }
+    });
+    let found = first.lock().take();
+    found.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// The part of a buffer that one matrix has.
+///
+/// # Safety
+/// It lies in the buffer, and nothing else uses it meanwhile.
+unsafe fn own<'a, T>(all: Shared<T>, i: usize, size: usize) -> &'a mut [T] {
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts_mut(all.at(i * size), size) }
 }
 
 /// Checks that a shape is a batch of matrices, square ones if asked.

@@ -1,8 +1,8 @@
 //! `CTCLoss`: connectionist temporal classification.
 
 use super::infer::{check_float, complete, expect_rank};
-use super::layer_norm::always;
 use super::widening;
+use super::widening::always;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::ctc;

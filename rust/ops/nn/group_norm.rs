@@ -1,8 +1,8 @@
 //! `InstanceNorm` and `GroupNorm`: normalisation of each image, by channel or by group of channels.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::layer_norm::always;
 use super::widening;
+use super::widening::always;
 use crate::error::{Error, Result};
 use crate::kernels::norm::{Affine, Channels, Gradients};
 use crate::kernels::real::Real;

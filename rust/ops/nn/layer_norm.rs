@@ -1,14 +1,14 @@
 //! `LayerNorm`: normalisation along one axis.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::widening;
+use super::widening::{self, always};
 use super::window::swap_inner;
 use crate::error::Result;
 use crate::kernels::layer_norm::{Grads, Rows, Saved};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_real};
@@ -65,12 +65,6 @@ pub fn operators() -> Vec<OpDef> {
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
-}
-
-/// A kernel that writes its hidden outputs even where they were not requested, so that all need
-/// memory.
-pub fn always(run: fn(&Call<'_>) -> Result<()>) -> Kernel {
-    Kernel { skips_null: false, ..widening::cpu(run) }
 }
 
 fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {

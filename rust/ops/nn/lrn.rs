@@ -1,8 +1,8 @@
 //! `LRN` and `L2Normalization`: division by a local or a whole norm.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::layer_norm::always;
 use super::widening;
+use super::widening::always;
 use crate::error::{Error, Result};
 use crate::kernels::map::map_serial;
 use crate::kernels::pairwise::sum_of;

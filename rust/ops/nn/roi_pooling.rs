@@ -1,8 +1,8 @@
 //! `ROIPooling`: maxima over a grid of bins in rectangles of images.
 
 use super::infer::{complete, expect_rank, with_statistics};
-use super::layer_norm::always;
 use super::widening;
+use super::widening::always;
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};

@@ -17,6 +17,12 @@ pub fn cpu(run: WideKernel) -> Kernel {
     Kernel::cpu(move |call| widened(call, run)).skips_null()
 }
 
+/// A kernel that writes its hidden outputs even where they were not requested, so that all need
+/// memory.
+pub fn always(run: WideKernel) -> Kernel {
+    Kernel { skips_null: false, ..cpu(run) }
+}
+
 fn is_half(view: &View) -> bool {
     view.dtype() == DType::F16
 }

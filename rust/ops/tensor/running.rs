@@ -323,7 +323,7 @@ fn both_moments() -> [OpDef; 2] {
         .gradient(Gradient::declared("_backward_moments", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::OutGrad(1), Dep::Input(0), Dep::Output(0)]
         }))
-        .kernel(crate::ops::nn::layer_norm::always(moments));
+        .kernel(crate::ops::nn::widening::always(moments));
     let backward = OpDef::new::<MomentsParam>("_backward_moments").kernel(kernel(moments_backward));
     [forward, backward]
 }

@@ -8,8 +8,8 @@ use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq};
 use crate::ops::nn::infer::{complete, expect_rank, with_statistics};
-use crate::ops::nn::layer_norm::always;
 use crate::ops::nn::widening;
+use crate::ops::nn::widening::always;
 use crate::shape::Shape;
 use crate::{params, with_real};
 

@@ -8,7 +8,7 @@ use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Gradient, OpDef};
 use crate::ops::nn::infer::{complete, expect_rank, float_type};
-use crate::ops::nn::layer_norm::always;
+use crate::ops::nn::widening::always;
 use crate::shape::Shape;
 use crate::{params, with_real};
 

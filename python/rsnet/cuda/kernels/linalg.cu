@@ -294,7 +294,13 @@ __global__ void eigen(Index count, Index n, const T *a, Compute<T> *room, Index 
   order += blockIdx.x * n;
   for (Index matrix = blockIdx.x; matrix < count; matrix += gridDim.x) {
     load_matrix(n, a + matrix * n * n, x);
-    for (Index i = threadIdx.x; i < n * n; i += blockDim.x) u[i] = i / n == i % n ? (C)1 : (C)0;
+    double least = 0;  // what rounding may leave of 0; 0 for a matrix that is not finite
+    for (Index i = threadIdx.x; i < n * n; i += blockDim.x) {
+      u[i] = i / n == i % n ? (C)1 : (C)0;
+      least += (double)x[i] * (double)x[i];
+    }
+    least = (double)tiny * sqrt(block_sum(least)) / (double)n;
+    if (!(least <= 1.7976931348623157e308)) least = 0;
     bool turned = true;
     for (int sweep = 0; sweep < 60 && turned; sweep++) {
       turned = false;
@@ -304,7 +310,7 @@ __global__ void eigen(Index count, Index n, const T *a, Compute<T> *room, Index 
         __syncthreads();
         C pp = x[p * n + p], qq = x[q * n + q], pq = x[p * n + q];
         C small = tiny * (C)0.25 * (C)sqrt(fabs((double)(pp * qq)));
-        if (!((C)fabs((double)pq) > small)) continue;
+        if (!((C)fabs((double)pq) > small && fabs((double)pq) > least)) continue;
         turned = true;
         C theta = (qq - pp) / (pq + pq), size = (C)fabs((double)theta);
         C t = (theta < 0 ? (C)-1 : (C)1) / (size + (C)sqrt((double)(theta * theta + (C)1)));

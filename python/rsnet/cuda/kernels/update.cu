@@ -288,7 +288,7 @@ __global__ void group_adagrad(Index rows, Index width, const T *w, const T *g, T
     if (threadIdx.x == 0) history[r] = convert<T>(fresh);
     for (Index i = threadIdx.x; y && i < width; i += blockDim.x) {
       C own = limited((C)g[r * width + i] * (C)rescale, (C)clip);
-      C moved = (C)w[r * width + i] - (C)rate * own / (root_of(fresh) + (C)eps);
+      C moved = (C)w[r * width + i] - (C)rate * own / root_of(fresh + (C)eps);
       store(y + r * width + i, moved, add);
     }
   }

@@ -57,7 +57,7 @@ params! {
         rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
         clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not \
                                             limited.";
-        epsilon: f32, default(1e-5), "Added to the root of the history.";
+        epsilon: f32, default(1e-5), "Added to the history under the root.";
     }
 }
 
@@ -230,7 +230,7 @@ fn group_adagrad() -> OpDef {
     OpDef::new::<GroupAdagradParam>("_contrib_group_adagrad_update")
         .doc(&text(
             "AdaGrad with one rate a row: ``history = history + mean(g * g)`` over the row, \
-             ``weight = weight - lr * g / (sqrt(history) + epsilon)``.",
+             ``weight = weight - lr * g / sqrt(history + epsilon)``.",
             "``g`` is the gradient times ``rescale_grad``, limited to ``clip_gradient`` if that is \
              not negative. weight and grad have one shape ``(n, ...)``, history ``(n, 1)`` or \
              ``(n,)``; it is changed in place. One dtype, float16 (calculated in float32), float32 \
@@ -292,7 +292,7 @@ fn adagrad<E: Element, C: Real>(call: &Call<'_>) -> Result<()> {
             *history = E::from_f64(new.to_f64());
             let Some(out) = out else { continue };
             for i in 0..width {
-                let step = lr * grad.scaled(at(g, i)) / (new.sqrt() + eps);
+                let step = lr * grad.scaled(at(g, i)) / (new + eps).sqrt();
                 // SAFETY: as above.
                 unsafe { *out.at(row * width + i) = E::from_f64((at(w, i) - step).to_f64()) };
             }
