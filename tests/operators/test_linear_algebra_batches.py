@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rsnet as mx
-from rsnet import nd
+from rsnet import autograd, nd
 
 
 def symmetric(kind, n, dtype):
@@ -92,3 +92,18 @@ def test_the_error_is_that_of_the_first_matrix(bad):
         nd.linalg.potrf(nd.array(a)).wait_to_read()
     with pytest.raises(mx.MXNetError, match="singular matrix"):
         nd.linalg.inverse(nd.array(a)).wait_to_read()
+
+
+def test_eigenvalues_are_those_of_the_lower_triangle():
+    a = np.random.RandomState(0).randn(5, 4, 4)
+    _, values = nd.linalg.syevd(nd.array(a, dtype="float64"))
+    np.testing.assert_allclose(values.asnumpy(), np.linalg.eigvalsh(a, "L"), rtol=1e-9)
+
+
+def test_gradients_of_determinants_do_not_hide_nan():
+    a = nd.array([[[1, np.nan], [2, 3]], [[1, 2], [2, 4]]])
+    a.attach_grad()
+    with autograd.record():
+        y = nd.linalg.det(a)
+    y.backward()
+    assert np.isnan(a.grad.asnumpy()).all(axis=(1, 2)).tolist() == [True, False]

@@ -277,7 +277,7 @@ fn factors<T: Real>(call: &Call<'_>, f: impl Fn(usize, T, T) + Send + Sync) -> R
     })
 }
 
-/// `dA = factor * A^-T`, 0 where A is singular.
+/// `dA = factor * A^-T`, 0 where A is singular, NaN where A holds NaN.
 fn inverse_grad<T: Real>(
     call: &Call<'_>,
     a: usize,
@@ -293,7 +293,9 @@ fn inverse_grad<T: Real>(
     for_each_matrix(count, n * n * n, |i| {
         // SAFETY: the output is ours and overlaps no input.
         let to = unsafe { own(out, i, n * n) };
-        match inverse(&mut all[i * n * n..(i + 1) * n * n].to_vec(), n, to) {
+        let matrix = &all[i * n * n..(i + 1) * n * n];
+        match inverse(&mut matrix.to_vec(), n, to) {
+            None if matrix.iter().any(|v| v.is_nan()) => to.fill(T::nan()),
             None => to.fill(T::zero()),
             Some(()) => {
                 turn(to, n);
@@ -379,7 +381,8 @@ fn syevd() -> OpDef {
     OpDef::plain("_linalg_syevd")
         .aliases(&["linalg_syevd"])
         .doc(&text(
-            "Eigenvectors and eigenvalues of symmetric matrices: ``A = U' diag(L) U``.",
+            "Eigenvectors and eigenvalues of symmetric matrices: ``A = U' diag(L) U``. Of A, only \
+             the lower triangle is read.",
             "A ``(..., n, n)`` gives U ``(..., n, n)``, whose rows are the eigenvectors, each with \
              a positive greatest element, and L ``(..., n)``, rising. Equal eigenvalues add \
              nothing to each other's gradient. float16 (calculated in float32), float32 or \
@@ -410,7 +413,11 @@ fn syevd() -> OpDef {
                 for_each_matrix(count, 8 * n * n * n, |i| {
                     // SAFETY: the outputs are ours to write and overlap no input.
                     let (u, l) = unsafe { (own(u, i, n * n), own(l, i, n)) };
-                    eigen(&mut a[i * n * n..(i + 1) * n * n].to_vec(), n, u, l);
+                    let mut a = a[i * n * n..(i + 1) * n * n].to_vec();
+                    for (row, column) in (0..n).flat_map(|row| (0..row).map(move |c| (row, c))) {
+                        a[column * n + row] = a[row * n + column];
+                    }
+                    eigen(&mut a, n, u, l);
                     Ok(())
                 })
             })

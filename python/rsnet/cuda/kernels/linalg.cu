@@ -297,6 +297,8 @@ __global__ void eigen(Index count, Index n, const T *a, Compute<T> *room, Index 
     double least = 0;  // what rounding may leave of 0; 0 for a matrix that is not finite
     for (Index i = threadIdx.x; i < n * n; i += blockDim.x) {
       u[i] = i / n == i % n ? (C)1 : (C)0;
+      // Only the lower triangle is read.
+      if (i % n > i / n) x[i] = (C)a[matrix * n * n + i % n * n + i / n];
       least += (double)x[i] * (double)x[i];
     }
     least = (double)tiny * sqrt(block_sum(least)) / (double)n;
