@@ -8,6 +8,7 @@ import re
 import signal
 import struct
 import time
+from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import processes
@@ -465,3 +466,15 @@ def test_workers_find_what_the_data_set_has_computed():
     products = Products()
     batches = list(DataLoader(products, 4, num_workers=2))
     np.testing.assert_allclose(batches[1].asnumpy(), products.y[4:].asnumpy()[:4] * 2, rtol=1e-6)
+
+
+@pytest.mark.process
+def test_threads_share_the_workers_of_a_loader():
+    loader = DataLoader(ArrayDataset(np.arange(24, dtype="float32")), 4, num_workers=2)
+    expected = [list(range(first, first + 4)) for first in range(0, 24, 4)]
+
+    def epochs(_):
+        return [[batch.asnumpy().tolist() for batch in loader] for _ in range(3)]
+
+    with ThreadPool(4) as threads:
+        assert threads.map(epochs, range(4)) == [[expected] * 3] * 4

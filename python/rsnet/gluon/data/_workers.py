@@ -198,6 +198,26 @@ def _work(
             return
 
 
+class _Starting:
+    """Workers are started by one thread at a time: one that inherits the pipe of another that is
+    being started would keep it open. Reentrant, as workers are forked meanwhile.
+    """
+
+    lock = threading.RLock()
+
+    @classmethod
+    def renew(cls) -> None:
+        cls.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_Starting.renew)
+
+
+def while_starting() -> Any:
+    """The lock under which workers are started."""
+    return _Starting.lock
+
+
 class Worker:
     """One process, and the batches that it was asked for and has not answered yet."""
 
@@ -232,6 +252,8 @@ class Workers:
         self._prefix = f"rsnet_{secrets.token_hex(6)}"
         self._numbers = itertools.count()  # no generator: an interrupt inside would be its end
         self._owner = os.getpid()
+        # Iterators on several threads share the pipes; an iterator may end inside of a call.
+        self._lock = threading.RLock()
         for i in range(count):
             mine, theirs = context.Pipe()
             others = [worker.pipe for worker in self._workers] + [mine] if forks else []
@@ -247,13 +269,22 @@ class Workers:
 
     def ask(self, key: Any, indices: Any) -> None:
         """Asks the worker with the least to do for a batch."""
-        worker = min(self._workers, key=lambda w: len(w.asked))
-        name = worker.asked[key] = f"{self._prefix}_{next(self._numbers)}"
-        try:
-            with self._whole_message():
-                worker.pipe.send((key, indices, name))
-        except (BrokenPipeError, ConnectionResetError):
-            self._died(worker)
+        with self._lock:
+            self._check_alive()
+            worker = min(self._workers, key=lambda w: len(w.asked))
+            name = worker.asked[key] = f"{self._prefix}_{next(self._numbers)}"
+            try:
+                with self._whole_message():
+                    worker.pipe.send((key, indices, name))
+            except (BrokenPipeError, ConnectionResetError):
+                self._died(worker)
+
+    def _check_alive(self) -> None:
+        if not self.close.alive:
+            raise RuntimeError(
+                "DataLoader: expected a batch, but the workers were ended after an error in "
+                "another iteration"
+            )
 
     @contextlib.contextmanager
     def _whole_message(self) -> Iterator[None]:
@@ -269,12 +300,13 @@ class Workers:
 
     def forget(self, keys: Any) -> None:
         """Frees batches that will not be taken."""
-        for key in keys:
-            answer = self._answers.pop(key, None)
-            if answer is None:
-                self._unwanted.add(key)
-            elif answer[1] is not None:
-                _free(answer[1][2])
+        with self._lock:
+            for key in keys:
+                answer = self._answers.pop(key, None)
+                if answer is None:
+                    self._unwanted.add(key)
+                elif answer[1] is not None:
+                    _free(answer[1][2])
 
     def take(self, key: Any, timeout: float) -> Any:
         """Waits for a batch. After an exception it is still to be forgotten.
@@ -288,8 +320,14 @@ class Workers:
         Exception
             What the data set or the function for batches raised in the worker.
         """
-        while key not in self._answers:
-            self._read(key, timeout)
+        while True:
+            with self._lock:
+                if key in self._answers:
+                    return self._answer(key)
+                self._check_alive()
+                self._read(key, timeout)
+
+    def _answer(self, key: Any) -> Any:
         failure, shared = self._answers[key]
         if failure is not None:
             error, text = failure

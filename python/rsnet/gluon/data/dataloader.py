@@ -12,7 +12,7 @@ from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
 from ...ndarray import NDArray
-from ._workers import Workers, load_batch
+from ._workers import Workers, load_batch, while_starting
 from .batchify import stacked
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
@@ -174,11 +174,7 @@ class DataLoader:
                 future.cancel()
 
     def _by_processes(self) -> Iterator[Any]:
-        if self._workers is None or not self._workers.is_alive:
-            is_default = self._batchify_fn is default_mp_batchify_fn
-            batchify_fn = _stacked_fields if is_default else self._batchify_fn
-            self._workers = Workers(self._num_workers, self._dataset, batchify_fn)
-        workers = self._workers
+        workers = self._living_workers()
         epoch = next(self._epochs)
         batches = enumerate(self._batch_sampler)
         ahead: deque[Any] = deque()
@@ -198,6 +194,14 @@ class DataLoader:
         finally:
             if workers.is_alive:
                 workers.forget(ahead)
+
+    def _living_workers(self) -> Workers:
+        with while_starting():
+            if self._workers is None or not self._workers.is_alive:
+                is_default = self._batchify_fn is default_mp_batchify_fn
+                batchify_fn = _stacked_fields if is_default else self._batchify_fn
+                self._workers = Workers(self._num_workers, self._dataset, batchify_fn)
+            return self._workers
 
     def refresh(self) -> None:
         """Accepted for compatibility: every iteration reads the data set again."""
