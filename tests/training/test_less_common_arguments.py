@@ -169,3 +169,12 @@ def test_the_error_of_a_label_says_what_passes():
     assert metric.get()[1] == pytest.approx(-np.log(0.75))
     with pytest.raises(IndexError, match="label -3: expected 0 to 1, or -1 to -2 for the last"):
         metric.update([nd.array([-3])], [rows])
+
+
+@pytest.mark.parametrize(("centered", "arrays"), [(False, 1), (True, 3)])
+def test_a_stored_rmsprop_says_centered_only(centered, arrays):
+    stored = vars(mx.optimizer.RMSProp(centered=centered))
+    assert "zero_states" not in stored, "MXNet's pickles have no such number"
+    made = mx.optimizer.RMSProp.__new__(mx.optimizer.RMSProp)
+    made.__setstate__(stored)
+    assert len(made.create_state(0, nd.ones(2))) == arrays

@@ -164,3 +164,15 @@ def test_a_layer_on_one_of_several_outputs_is_calibrated(output):
     assert ends == [images[0, output, 0, 0]] * 2
     (found,) = made.eval(data=nd.array(images), **params)
     np.testing.assert_allclose(found.asnumpy(), images[:, output : output + 1], rtol=0.02)
+
+
+@pytest.mark.parametrize("mode", ["none", "naive", "entropy"])
+def test_nothing_to_quantise_is_no_error(mode):
+    net = sym.FullyConnected(sym.var("data"), num_hidden=2, name="fc")
+    args = {"fc_weight": nd.ones((2, 2)), "fc_bias": nd.zeros((2,))}
+    batches = [nd.ones((1, 2))]
+    made, params, _ = quantization.quantize_model(
+        net, args, {}, calib_mode=mode, calib_data=batches, excluded_sym_names=["fc"]
+    )
+    assert made.list_arguments() == net.list_arguments()
+    assert set(params) == set(args)

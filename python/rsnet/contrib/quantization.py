@@ -281,6 +281,8 @@ def _calibrated(
     ctx: Context,
 ) -> dict[Entry, Range]:
     """The ranges of what the layers that were chosen read and give."""
+    if not any(rewriting.chosen):
+        return {}
     entries, group = rewriting.observed()
     observers = {entry: _Observer() for entry in entries}
     executor, seen = None, 0

@@ -212,8 +212,12 @@ class RMSProp(Optimizer):
         self.gamma2 = gamma2
         self.epsilon = epsilon
         self.centered = centered
-        self.zero_states = 3 if centered else 1
         self.clip_weights = clip_weights
+
+    @property
+    def zero_states(self) -> int:  # type: ignore[override]
+        """One array, or three if centered; by calculation, as MXNet's pickles do not say."""
+        return 3 if self.centered else 1
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)

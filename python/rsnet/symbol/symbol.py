@@ -481,6 +481,6 @@ def load(fname: str, allow_unknown: bool = False) -> Any:
     try:
         with open(fname, encoding="utf-8") as source:
             text = source.read()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise file_error("cannot read", fname, error) from error
     return load_json(text, allow_unknown)
