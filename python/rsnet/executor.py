@@ -76,6 +76,7 @@ class Executor:
         self._output_names = symbol.list_outputs()
         self._index = {name: i for i, name in enumerate(self._arg_names)}
         self._monitor: Any = None
+        self._monitor_all = False
 
     @classmethod
     def bound_to(cls, symbol: Any, bound: dict[str, Any]) -> Executor:
@@ -237,7 +238,7 @@ class Executor:
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"invalid callback {callback!r}: expected a function of name and array")
-        self._monitor = callback
+        self._monitor, self._monitor_all = callback, bool(monitor_all)
         monitored = callback and _weak_monitor(weakref.WeakMethod(self._monitored))
         self._handle.set_monitor(monitored, bool(monitor_all))
 
@@ -356,9 +357,12 @@ class Executor:
             _resized(name, arr, shape, partial_shaping, allow_up_sizing)
             for name, shape, arr in zip(self._aux_names, aux_shapes, self.aux_arrays, strict=True)
         ]
-        return Executor.bound_to(
+        made = Executor.bound_to(
             self._symbol, self._bound | {"args": args, "grads": grads, "aux": aux, "shared": self}
         )
+        if self._monitor is not None:
+            made.set_monitor_callback(self._monitor, self._monitor_all)
+        return made
 
     # ---- the plan ------------------------------------------------------------------------------
 

@@ -317,3 +317,22 @@ def test_feed_forward_on_arrays_and_epochs_of_a_size():
         model.fit(DATA)
     with pytest.raises(AssertionError, match="no parameters: call fit or load first"):
         mx.model.FeedForward(linear()).predict(DATA)
+
+
+def test_monitors_watch_executors_for_other_shapes():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (4, 3))])
+    module.init_params()
+    monitor = mx.mon.Monitor(1, pattern="fc_output")
+    module.install_monitor(monitor)
+    for rows in (4, 2, 2, 4):
+        monitor.tic()
+        module.forward(mx.io.DataBatch([mx.nd.ones((rows, 3))]))
+        assert [name for _, name, _ in monitor.toc()] == ["fc_output"]
+    assert len(monitor.exes) == 1
+    seen = []
+    executor = net.simple_bind(mx.cpu(), data=(4, 3))
+    executor.set_monitor_callback(lambda name, _: seen.append(name), monitor_all=True)
+    executor.reshape(data=(2, 3)).forward()
+    assert "fc_output" in seen and "data" in seen

@@ -140,6 +140,7 @@ class DataParallelExecutorGroup:
             [{} for _ in contexts] if shared_group is None else shared_group.shared_data_arrays
         )
         self.execs: list[Executor] = []
+        self._monitor: Any = None
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
     # ---- binding -------------------------------------------------------------------------------
@@ -259,6 +260,11 @@ class DataParallelExecutorGroup:
         except Exception:
             vars(self).update(before)  # still bound for the shapes of before
             raise
+        if self._monitor is not None:
+            if hasattr(self._monitor, "exes"):
+                gone = before["execs"]
+                self._monitor.exes = [exe for exe in self._monitor.exes if exe not in gone]
+            self.install_monitor(self._monitor)
 
     # ---- parameters ----------------------------------------------------------------------------
 
@@ -464,7 +470,8 @@ class DataParallelExecutorGroup:
             )
 
     def install_monitor(self, mon: Any) -> None:
-        """Lets a monitor watch every executor."""
+        """Lets a monitor watch every executor, also those for other shapes later."""
+        self._monitor = mon
         for exe in self.execs:
             mon.install(exe)
 
