@@ -76,3 +76,14 @@ def test_pickles_of_something_else_are_no_states(other):
     with pytest.raises(ValueError, match="invalid states of type"):
         update.set_states(pickle.dumps(other))
     assert update.states == {}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"\x80\x04X\1\0\0\0aX\1\0\0\0b\x85R.", b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", b"("],
+    ids=["a call of text", "a frame beyond memory", "cut short"],
+)
+def test_damaged_states_are_errors_of_values(damaged):
+    updater = mx.optimizer.get_updater(mx.optimizer.create("sgd"))
+    with pytest.raises(ValueError, match="invalid states: expected what get_states"):
+        updater.set_states(damaged)
