@@ -125,3 +125,23 @@ def test_special_values():
     whole = nd.array([1, 2**31 - 1], dtype="int32")
     assert contrib.isinf(whole).asnumpy().tolist() == [0, 0]
     assert contrib.isfinite(whole).asnumpy().tolist() == [1, 1]
+
+
+def test_steps_are_stacked_in_parts(monkeypatch):
+    monkeypatch.setattr("rsnet.ndarray._contrib._STACKED", 3)
+    data = nd.arange(1, 9).reshape((8, 1))
+    data.attach_grad()
+    with autograd.record():
+        sums, total = nd.contrib.foreach(lambda x, s: (x + s, x + s), data, nd.zeros((1,)))
+    sums.backward()
+    assert sums.asnumpy().ravel().tolist() == np.cumsum(np.arange(1, 9)).tolist()
+    assert data.grad.asnumpy().ravel().tolist() == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert total.asscalar() == 36
+
+
+def test_missing_steps_cost_one_block_of_zeros():
+    rows, _ = nd.contrib.while_loop(
+        lambda i: i < 2, lambda i: (i, [i + 1]), [nd.zeros(1)], max_iterations=100_000
+    )
+    assert rows.shape == (100_000, 1)
+    assert rows[:4].asnumpy().ravel().tolist() == [0, 1, 0, 0]

@@ -34,13 +34,28 @@ def _flat(tree: Any, what: str) -> list[NDArray]:
     return flat(tree, NDArray, what)
 
 
-def _stacked(steps: list[Any]) -> Any:
-    """What the steps returned, stacked along a new first axis."""
+#: The arrays that are stacked by one call.
+_STACKED = 1 << 12
+
+
+def _stacked(steps: list[Any], missing: int = 0) -> Any:
+    """What the steps returned, stacked along a new first axis, with zeros for missing steps."""
     rows = [_flat(step, "output") for step in steps]
     first = rows[0]
     if any(len(row) != len(first) for row in rows):
         raise ValueError("invalid outputs: expected the same number of arrays from every step")
-    return like(steps[0], [op.stack(*column, axis=0) for column in zip(*rows, strict=True)])
+    return like(steps[0], [_column(column, missing) for column in zip(*rows, strict=True)])
+
+
+def _column(arrays: tuple[NDArray, ...], missing: int) -> NDArray:
+    parts = [
+        op.stack(*arrays[first : first + _STACKED], axis=0)
+        for first in range(0, len(arrays), _STACKED)
+    ]
+    if missing:
+        zero = op.expand_dims(op.zeros_like(arrays[0]), axis=0)
+        parts.append(op.broadcast_axis(zero, axis=0, size=missing))
+    return parts[0] if len(parts) == 1 else op.concat(*parts, dim=0)
 
 
 def foreach(
@@ -160,8 +175,7 @@ def while_loop(
     if not outputs:
         return [], last
     missing = int(max_iterations) - len(outputs)
-    zeros = [op.zeros_like(array) for array in _flat(outputs[0], "output")]
-    return _stacked(outputs + [like(outputs[0], list(zeros)) for _ in range(missing)]), last
+    return _stacked(outputs, missing), last
 
 
 def _truth(value: Any) -> bool:
