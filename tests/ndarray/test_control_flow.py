@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rsnet as mx
-from rsnet import nd
+from rsnet import autograd, nd
 
 contrib = nd.contrib
 

@@ -47,7 +47,7 @@ def _stacked(steps: list[Any], missing: int = 0) -> Any:
     return like(steps[0], [_column(column, missing) for column in zip(*rows, strict=True)])
 
 
-def _column(arrays: tuple[NDArray, ...], missing: int) -> NDArray:
+def _column(arrays: tuple[NDArray, ...], missing: int) -> Any:
     parts = [
         op.stack(*arrays[first : first + _STACKED], axis=0)
         for first in range(0, len(arrays), _STACKED)
