@@ -20,7 +20,6 @@ CIRCLES = [
     {"operator/literal", "operator/value"},
     {"ops/device/binary", "ops/elementwise/binary"},
     {"ops/vision/deformable", "ops/vision/deformable_columns"},
-    {"plugin/frame", "plugin/learn", "plugin/parsed", "plugin/remember"},
     {"py/operator", "py/operator_gradient"},
     {
         "ops/device/reduce",
