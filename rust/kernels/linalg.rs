@@ -319,7 +319,7 @@ fn rotate<T: Real>(
 ) -> bool {
     let (app, aqq, apq) = (a[p * n + p], a[q * n + q], a[p * n + q]);
     if apq.is_nan()
-        || apq.abs() <= T::epsilon() * T::of(0.25) * (app * aqq).abs().sqrt()
+        || apq.abs() <= T::epsilon() * T::of(0.25) * app.abs().sqrt() * aqq.abs().sqrt()
         || apq.abs() <= least
     {
         return false;

@@ -92,12 +92,15 @@ def test_quantised_convolutions_compute_on_integers(no_bias, float_output, axes)
     names = order(body)
     n = len(names)
     data, total = names.index("data0"), names.index("sum0")
+    inside = (5,) * axes
+    values = values_of(body, data0=(2, 3, *inside))
+    want = body.eval(**values)[0].asnumpy()
     inputs = [[i, 0, 0] for i in range(n)]
     inputs[data], inputs[total] = [n, 0, 0], [n + 1, 0, 0]
     inputs += [[n, 1, 0], [n, 2, 0], [n + 1, 1, 0], [n + 1, 2, 0]]
     params = {"quantized": "true", "with_sum": "true", "with_bn": "true"}
     params |= {"enable_float_output": "true"} if float_output else {
-        "min_calib_range": 0.0, "max_calib_range": 8.0}  # fmt: skip
+        "min_calib_range": 0.0, "max_calib_range": max(8.0, float(want.max()))}  # fmt: skip
     node = fused(body, "q_conv", inputs, **params)
     nodes = [quantize("q_data", data), quantize("q_sum", total), node]
     if not float_output:
@@ -105,9 +108,6 @@ def test_quantised_convolutions_compute_on_integers(no_bias, float_output, axes)
         nodes.append({"op": "_contrib_dequantize", "name": "real", "inputs": ends})
     net = sym.load_json(file_of(names, *nodes))
     assert "conv_output" in net.get_internals().list_outputs()
-    inside = (5,) * axes
-    values = values_of(body, data0=(2, 3, *inside))
-    want = body.eval(**values)[0].asnumpy()
     # Shapes follow from the data's alone, that of the bias too.
     shapes = {"data0": (2, 3, *inside), "sum0": (2, 4, *inside)}
     exe = net.simple_bind(ctx=mx.cpu(), grad_req="null", **shapes)

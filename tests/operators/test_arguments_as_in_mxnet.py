@@ -159,8 +159,10 @@ def test_nan_is_not_hidden():
     nd.ftrl_update(weight, nd.array([0.1, np.nan]), z, n, lr=0.1, out=weight)
     assert np.isnan(weight.asnumpy()).tolist() == [False, True]
     x, var = nd.array([[1, np.nan], [2, 3]]), nd.ones(2)
+    x.attach_grad()
     with autograd.record():
-        nd.BatchNorm(x, nd.ones(2), nd.zeros(2), nd.zeros(2), var, axis=1)
+        y = nd.BatchNorm(x, nd.ones(2), nd.zeros(2), nd.zeros(2), var, axis=1)
+    y.backward()
     assert np.isnan(var.asnumpy()).tolist() == [False, True]
 
 

@@ -311,7 +311,7 @@ __global__ void eigen(Index count, Index n, const T *a, Compute<T> *room, Index 
         if (q <= p) continue;
         __syncthreads();
         C pp = x[p * n + p], qq = x[q * n + q], pq = x[p * n + q];
-        C small = tiny * (C)0.25 * (C)sqrt(fabs((double)(pp * qq)));
+        C small = tiny * (C)0.25 * (C)(sqrt(fabs((double)pp)) * sqrt(fabs((double)qq)));
         if (!((C)fabs((double)pq) > small && fabs((double)pq) > least)) continue;
         turned = true;
         C theta = (qq - pp) / (pq + pq), size = (C)fabs((double)theta);
