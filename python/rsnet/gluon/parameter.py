@@ -421,11 +421,7 @@ class Parameter(CopiesByDevice):
         return arrays[0].copy() if len(arrays) == 1 else nd.add_n(*arrays) / len(arrays)
 
     def _load_init(
-        self,
-        data: NDArray,
-        ctx: Any,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
+        self, data: NDArray, ctx: Any, cast_dtype: bool = False, dtype_source: str = "current"
     ) -> None:
         """Values from a file, on `ctx` or where the parameter is already."""
         what = f"Failed loading Parameter '{self.name}' from saved params:"
