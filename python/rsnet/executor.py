@@ -240,7 +240,7 @@ class Executor:
             raise TypeError(f"invalid callback {callback!r}: expected a function of name and array")
         self._monitor, self._monitor_all = callback, bool(monitor_all)
         monitored = callback and _weak_monitor(weakref.WeakMethod(self._monitored))
-        self._handle.set_monitor(monitored, bool(monitor_all))
+        self._handle.set_monitor(monitored, self._monitor_all)
 
     def _monitored(self, name: str, array: NDArray) -> None:
         if self._monitor is not None:

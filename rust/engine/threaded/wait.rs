@@ -160,8 +160,11 @@ impl Core {
 
     /// Spins briefly; returns true if the tasks completed meanwhile.
     fn spin(&self, is_done: &dyn Fn() -> bool) -> bool {
-        if is_done() || cfg!(loom) {
-            return is_done();
+        if is_done() {
+            return true;
+        }
+        if cfg!(loom) {
+            return false;
         }
         self.wait_hint.set();
         let spare = !self.threads.fill_the_cores();

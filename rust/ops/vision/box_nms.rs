@@ -123,10 +123,10 @@ fn candidates<T: Real>(p: &BoxNmsParam, rows: &[T], width: usize) -> Vec<Candida
         (p.id_index >= 0).then(|| Element::to_f64(at(row)[p.id_index as usize]) as i64)
     };
     let least = T::of(p.valid_thresh.into());
-    let background = (p.id_index >= 0).then(|| i64::from(p.background_id));
+    let background = i64::from(p.background_id);
     let valid: Vec<usize> = (0..rows.len() / width)
         .filter(|&row| at(row)[p.score_index as usize] > least)
-        .filter(|&row| background.is_none() || class(row) != background)
+        .filter(|&row| class(row) != Some(background))
         .collect();
     let scores: Vec<T> = valid.iter().map(|&row| at(row)[p.score_index as usize]).collect();
     let most = if p.topk > 0 { p.topk as usize } else { usize::MAX };
