@@ -359,8 +359,8 @@ fn enter(
     Ok(Loaded { path, operators, names, called })
 }
 
-/// The registration, sorted by operator. Kernels and gradients may belong to an operator of a library
-/// that was loaded before.
+/// The registration, sorted by operator. Kernels and gradients may belong to an operator of a
+/// library that was loaded before.
 fn put_together(found: Registration, table: &Lock<Table>) -> Result<Vec<Parts>> {
     let new = |op| Parts { op, kernels: Vec::new(), gradient: None };
     let mut parts: Vec<Parts> = found.ops.into_iter().map(new).collect();

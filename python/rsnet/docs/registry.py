@@ -15,7 +15,8 @@ def operators(*, built_in: bool = False) -> list[str]:
     return sorted(
         name
         for name in names
-        if not _core.is_backward_operator(name) and (_core.is_builtin_operator(name) or not built_in)
+        if not _core.is_backward_operator(name)
+        and (_core.is_builtin_operator(name) or not built_in)
     )
 
 
