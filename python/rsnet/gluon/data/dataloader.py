@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,11 +14,23 @@ from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
 from ...ndarray import NDArray
-from ._workers import Workers, load_batch, while_starting
+from ._workers import Workers, load_batch
 from .batchify import stacked
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader", "DataLoaderV1", "default_batchify_fn", "default_mp_batchify_fn"]
+
+# Workers are started by one thread at a time: one that another thread forks meanwhile would inherit
+# the workers' side of a pipe, whose end the parent would not see. Reentrant, as these are forked.
+_starting = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _starting
+    _starting = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def default_batchify_fn(data: Any) -> Any:
@@ -196,7 +210,7 @@ class DataLoader:
                 workers.forget(ahead)
 
     def _living_workers(self) -> Workers:
-        with while_starting():
+        with _starting:
             if self._workers is None or not self._workers.is_alive:
                 is_default = self._batchify_fn is default_mp_batchify_fn
                 batchify_fn = _stacked_fields if is_default else self._batchify_fn
