@@ -129,6 +129,9 @@ class LARS(Optimizer):
         self.eta, self.eps = eta, eps
         self.momentum_correction = momentum_correction
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_current_lr": state.get("cur_lr")} | state)  # MXNet's name of it
+
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Sets multipliers of the weight decay: 0 for all names but those that end in `_weight`."""
         super().set_wd_mult(args_wd_mult)
@@ -239,7 +242,11 @@ class LBSGD(SGD):
         self._added: dict[tuple[int, int], tuple[int, NDArray]] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"_rates": {}, "_added": {}} | state)  # MXNet's pickles lack these
+        # MXNet's pickles lack the first, and count all batches of which it has added gradients.
+        scale, sums = max(1, int(state["batch_scale"])), state.get("cumgrads", {})
+        counts = {index: sums[index]["num_cums"] % scale for index in sums}
+        added = {(0, i): (count, sums[i]["cum_grad"]) for i, count in counts.items() if count}
+        super().__setstate__({"_rates": {}, "_added": added} | state)
 
     def _updates_so_far(self) -> int:
         """The number of updates as the device whose turn it is has counted them."""
