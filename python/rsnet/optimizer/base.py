@@ -11,6 +11,7 @@ import numpy as np
 from .. import engine
 from .. import ndarray as nd
 from .._class_registry import class_named
+from .._numbers import check_number, integer
 from .._warnings import warn
 from ..base import shown
 from ..lr_scheduler import LRScheduler
@@ -179,6 +180,11 @@ class Optimizer:
         self.wd = wd
         self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
+        if lr_scheduler is not None and not hasattr(lr_scheduler, "base_lr"):
+            raise TypeError(
+                f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}: "
+                "expected an LRScheduler"
+            )
         if lr_scheduler is None:
             self.lr = 0.01 if learning_rate is None else learning_rate
         else:
@@ -187,8 +193,8 @@ class Optimizer:
                 warn(_overwritten(lr_scheduler, self.lr))
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
-        self.begin_num_update = begin_num_update
-        self.num_update = begin_num_update
+        self.begin_num_update = integer("begin_num_update", begin_num_update, least=0)
+        self.num_update = self.begin_num_update
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
@@ -220,10 +226,7 @@ class Optimizer:
         self.count_on(self.device_id)
 
     def _check_number(self, name: str, value: Any) -> None:
-        # Not a text of one either: it would fail only in the first update.
-        if not hasattr(value, "__float__"):
-            kind = type(self).__name__
-            raise TypeError(f"optimizer {kind}: invalid {name} {shown(value)}: expected a number")
+        check_number(name, value, f"optimizer {type(self).__name__}: ")
 
     @property
     def learning_rate(self) -> float:

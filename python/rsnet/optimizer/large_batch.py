@@ -180,17 +180,26 @@ class LARS(Optimizer):
                 self._step(indices[at], weight, grad, state, momentum)
                 return
             master, inner = state
-            self._step(indices[at], master, grad.astype("float32"), inner, momentum)
+            # As in MXNet, the rate follows the weight, which a program may have set.
+            g, measured = grad.astype("float32"), weight.astype("float32")
+            self._step(indices[at], master, g, inner, momentum, measured)
             master.copyto(weight)
 
         push_together(weights, update)
 
     def _step(
-        self, index: int, weight: NDArray, grad: NDArray, state: Any, momentum: float
+        self,
+        index: int,
+        weight: NDArray,
+        grad: NDArray,
+        state: Any,
+        momentum: float,
+        measured: NDArray | None = None,
     ) -> None:
+        """A step at the rate that the norm of `measured`, the weight by default, allows."""
         lr, wd = self._get_lr(index), self._get_wd(index)
         scaled = grad * self.rescale_grad
-        rate = self._rate(index, weight, scaled, lr, wd)
+        rate = self._rate(index, weight if measured is None else measured, scaled, lr, wd)
         flat = (self._clipped(scaled) + weight * wd).reshape((-1,))
         step = nd.broadcast_mul(flat, rate.reshape((1,))).reshape(weight.shape)
         if state is None:

@@ -13,6 +13,7 @@ from typing import Any
 from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
+from ..._numbers import check_number, integer
 from ...ndarray import NDArray
 from ._workers import Workers, load_batch
 from .batchify import stacked
@@ -123,6 +124,7 @@ class DataLoader:
         timeout: float = 120,
         auto_reload: bool = False,
     ) -> None:
+        check_number("timeout", timeout)
         if timeout <= 0:
             raise AssertionError(
                 f"invalid timeout {timeout}: expected a positive number of seconds"
@@ -134,8 +136,8 @@ class DataLoader:
         self._batch_sampler = _batches(
             dataset, batch_size, shuffle, sampler, last_batch, batch_sampler
         )
-        self._num_workers = max(num_workers, 0)
-        ahead = 2 * self._num_workers if prefetch is None else max(0, int(prefetch))
+        self._num_workers = max(integer("num_workers", num_workers), 0)
+        ahead = 2 * self._num_workers if prefetch is None else integer("prefetch", prefetch)
         self._prefetch = max(1, ahead)
         if batchify_fn is None:
             in_process = self._num_workers > 0 and not thread_pool
