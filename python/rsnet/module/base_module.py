@@ -17,7 +17,7 @@ from ..callback import BatchEndParam
 from ..initializer import Uniform
 from ..io import DataBatch, DataIter
 from ..ndarray import NDArray
-from .arguments import Callbacks, call_all, check_batches, epochs_of_fit, next_batch, refuse_sparse
+from .arguments import Callbacks, call_all, check_batches, check_options, epochs_of_fit, next_batch
 from .progress import Progress
 from .properties import kept
 
@@ -100,7 +100,7 @@ class BaseModule:
             Name and value of each metric.
         """
         self._require("score", "binded", "params_initialized")
-        refuse_sparse(sparse_row_id_fn)
+        check_options(sparse_row_id_fn, num_batch)
         check_batches("eval_data", eval_data, "reset")
         if reset:
             eval_data.reset()
@@ -130,7 +130,7 @@ class BaseModule:
     ) -> Iterator[tuple[list[NDArray], int, DataBatch]]:
         """Yields the outputs of each batch without its padding, its number, and the batch."""
         self._require("iter_predict", "binded", "params_initialized")
-        refuse_sparse(sparse_row_id_fn)
+        check_options(sparse_row_id_fn, num_batch)
         if reset:
             eval_data.reset()
         for nbatch, batch in enumerate(eval_data):
@@ -457,7 +457,7 @@ class BaseModule:
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
         """Gets ready for a batch that is about to be run."""
-        refuse_sparse(sparse_row_id_fn)
+        check_options(sparse_row_id_fn)
 
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
         """Computes the outputs."""
