@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
+from .._sbp.context import SbpContext
+from .._sbp.rules import parse_rule
 from ..base import MXNetError
-from ..sbp import CheckedInference, SbpContext, parse_rule
 from . import registry
 from .checks import free_name
 from .user.attr import Attr
+from .user.checked_inference import CheckedInference
 from .user.conf import Conf
 from .user.definition import UserOpDefinition
 from .user.inference import Found, Inference, Types

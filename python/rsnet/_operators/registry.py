@@ -28,7 +28,7 @@ user_operators: dict[str, Any] = {}
 only_in_nd: dict[str, list[str]] = {}
 #: Kernels and gradients registered before their user operator is defined.
 waiting_kernels: dict[str, list[Any]] = {}
-waiting_gradients: dict[str, Callable[[Any], Any]] = {}
+waiting_gradients: dict[str, Any] = {}
 
 
 #: Operators of this package that are written in Python, and the modules that define them when one
@@ -136,20 +136,8 @@ def with_reasons(text: str) -> str:
     return _UNREGISTERED.sub(reason, "\n".join([*lines, advice]))
 
 
-#: User operators that modules define when a name is first asked for, and these modules.
-deferred: dict[str, str] = {}
-
-
 def definition(name: str) -> Any:
-    """The registered user operator of this name.
-
-    Raises
-    ------
-    rsnet.MXNetError
-        There is none.
-    """
-    if name not in user_operators and name in deferred:
-        import_on_demand(deferred[name])
+    """The registered user operator of this name; MXNetError if there is none."""
     try:
         return user_operators[name]
     except KeyError:

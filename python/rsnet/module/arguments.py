@@ -165,6 +165,14 @@ def parse_descs(
     return data, labels or None
 
 
+def refuse_input_gradients(for_training: bool, inputs_need_grad: bool) -> None:
+    """Refuses gradients of inputs of a module that is not bound for training."""
+    if inputs_need_grad and not for_training:
+        raise AssertionError(
+            "bind: invalid inputs_need_grad True: expected False, as for_training is False"
+        )
+
+
 def check_options(sparse_row_id_fn: Any, num_batch: Any = None) -> None:
     """Raises where a function for sparse rows is given, or what is no number of batches."""
     if num_batch is not None:
