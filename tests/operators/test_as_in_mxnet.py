@@ -23,7 +23,8 @@ PYTHON = os.environ.get("MXNET_PYTHON")
 DECLARED = {
     "BatchNorm_v1": "MXNet's function takes no auxiliary states by position",
     "IdentityAttachKLSparseReg": "MXNet's function takes no auxiliary states by position",
-    "LeakyReLU-2": "MXNet's gradient of selu is scale * (y + alpha), though y has the scale already",
+    "LeakyReLU-2": "MXNet's gradient of selu is scale * (y + alpha), though y has the scale "
+    "already",
     "Pooling-8": "MXNet's float32 gradient is not that of its average: it divides by whole windows",
     "Pooling_v1-1": "MXNet's average divides by the window with what lies beyond the data",
     "SequenceLast": "MXNet's gradient without lengths frees memory twice, which ends the process",
@@ -46,7 +47,8 @@ DECLARED = {
     "_contrib_quantize_v2": "oneDNN has half a step more",
     "_contrib_quantized_act": "MXNet's output for uint8 is int8 of the same bits",
     "_contrib_quantized_batch_norm": "MXNet ignores fix_gamma, and rounds half a step elsewhere",
-    "_contrib_quantized_conv": "oneDNN takes uint8 data without groups, and its output has another range",
+    "_contrib_quantized_conv": "oneDNN takes uint8 data without groups, and its output has "
+    "another range",
     "_contrib_quantized_elemwise_add": "oneDNN counts 127.5 steps, ours are exact",
     "_contrib_quantized_elemwise_mul": "MXNet does not infer its shapes in a call",
     "_contrib_quantized_fully_connected": "oneDNN counts 127.5 steps in the bias",
@@ -54,8 +56,10 @@ DECLARED = {
     "_grad_add": "MXNet has no gradient",
     "_histogram": "MXNet has no gradient",
     "_image_adjust_lighting-1": "MXNet writes nothing for images of one channel",
-    "_image_flip_left_right": "MXNet leaves the middle column unwritten, and does not flip the gradient",
-    "_image_flip_top_bottom": "MXNet does not flip the gradient, and takes one image of 1 or 3 channels",
+    "_image_flip_left_right": "MXNet leaves the middle column unwritten, and does not flip the "
+    "gradient",
+    "_image_flip_top_bottom": "MXNet does not flip the gradient, and takes one image of 1 or 3 "
+    "channels",
     "_image_normalize-2": "MXNet refuses the default mean for these channels",
     "_image_to_tensor": "MXNet has no gradient",
     "_mp_adamw_update-2": "MXNet leaves the output unwritten where nothing changes",
@@ -82,8 +86,8 @@ DECLARED = {
     "_npi_insert_slice-3": "MXNet wants start and stop to be given",
     "_npi_insert_tensor-0": "MXNet fails with a number as value",
     "_npi_matmul-6": "MXNet's gradient is not summed over axes of extent 1 that are repeated",
-    "_npi_norm": "MXNet's gradient of sums and singular values ignores that of the output, and it knows "
-    "no high matrices and no orders of infinity of vectors",
+    "_npi_norm": "MXNet's gradient of sums and singular values ignores that of the output, and it "
+    "knows no high matrices and no orders of infinity of vectors",
     "_npi_ones-1": "MXNet infers no shape in a call",
     "_npi_ones-2": "MXNet infers no shape in a call",
     "_npi_pad": "MXNet has gradients of constant margins only, and takes no arrays of one axis",
