@@ -1,4 +1,4 @@
-# The whole developer interface. `make help` lists it; nothing but Python >= 3.10 and Rust is assumed.
+# The whole developer interface, which `make help` lists. It needs Python >= 3.10 and Rust.
 
 PYTHON ?= python3
 VENV := $(abspath .venv)
@@ -40,14 +40,14 @@ $(VENV)/.demo: | $(VENV)/.tools
 
 env: $(VENV)/.tools ## make the environment .venv with all tools
 
-# One installed build at a time; the stamp names its profile. On a terminal cargo shows its progress.
+# One installed build at a time; the stamp names its profile. On a terminal cargo shows progress.
 $(VENV)/.built-%: $(RUST_SOURCES) | $(VENV)/.tools
 	@echo "Compiling rsnet (profile $*). The first time this takes several minutes."
 	@[ -t 2 ] || quiet=--quiet; PIP_QUIET=1 $(BIN)/maturin develop $$quiet --profile $*
 	@rm -f $(VENV)/.built-*
 	@touch $@
 
-build: $(VENV)/.built-$(PROFILE) ## compile and install the package into .venv (PROFILE=fast|release)
+build: $(VENV)/.built-$(PROFILE) ## compile and install into .venv (PROFILE=fast|release)
 
 demo: $(VENV)/.demo ## build for speed, train LeNet with a user-written operator on MNIST
 	$(MAKE) --no-print-directory build PROFILE=release
@@ -58,32 +58,32 @@ test: test-rust test-python ## all tests: Rust without Python, then pytest (-j2:
 # A cargo or another make that starts here has no part in the jobs of this make.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
-test-rust:
+test-rust: ## the tests of Rust, without Python
 	$(ALONE) cargo test --no-default-features --quiet
 
-loom: ## all interleavings of the engine's state machines (models in rust/engine/loom_models and access_latch.rs)
+loom: ## all interleavings of the state machines of the engine and of an array's latch
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 		cargo test --profile loom --lib --no-default-features --quiet loom_
 
 loom-mutants: ## does a weaker memory order fail in the models? (an hour)
 	python3 tools/loom_mutants.py
 
-memcheck: ## the engine's tests under valgrind: what is read after its end or before its start, and leaks
+memcheck: ## the engine's tests under valgrind: invalid reads, and leaks
 	PROPTEST_CASES=4 cargo --config 'target."cfg(unix)".runner = "$(MEMCHECK)"' \
 		test --no-default-features --quiet --test rust engine -- --test-threads=1 --skip million --skip fork
 
-test-python: build
+test-python: build ## the tests of Python (PYTEST_ARGS="-k relu -x" selects)
 	$(ALONE) $(BIN)/python -m pytest -q --durations=25 -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 test-fast: build ## the tests that start no processes and are quick (under a minute)
 	$(BIN)/python -m pytest -q -m "not process and not slow" $(PYTEST_ARGS)
 
-test-cuda: build ## the tests of CUDA devices, on an emulated driver (RSNET_LIBCUDA=... names another one)
+test-cuda: build ## the tests of CUDA devices, on an emulated driver (or RSNET_LIBCUDA=...)
 	if [ -z "$$RSNET_LIBCUDA" ]; then export $$($(BIN)/python tests/support/emulated_driver.py); fi; \
 		$(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/cuda
 
 kernel-check: build ## compiles every CUDA kernel for the supported architectures (no device needed)
-	$(BIN)/python -m pip install --quiet 'nvidia-cuda-nvrtc==13.0.*'
+	$(BIN)/python -m pip install --quiet $$($(BIN)/python tools/extras.py kernel-check)
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/contracts/test_cuda_kernels.py
 
 test-long: test ## all tests, and those that are ignored because they are long
@@ -131,7 +131,7 @@ check-rust: ## only compile, without code generation: the core, and the binding
 deny: ## advisories, licences and sources of dependencies (needs cargo-deny)
 	cargo deny --all-features check
 
-compare: build ## every operator case in its dtypes, forward and backward, beside MXNet 1.9.1 (MXNET_PYTHON=a Python that has it)
+compare: build ## every operator case beside MXNet 1.9.1 (MXNET_PYTHON=a Python that has it)
 	$(BIN)/python -m pytest -q tests/operators/test_as_in_mxnet.py
 
 bench-plans: ## memory plans of whole networks against lower bounds and MXNet's plans

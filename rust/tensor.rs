@@ -158,7 +158,8 @@ impl View {
     /// # Safety
     /// As [`View::slice`], and nothing else may read or write these bytes while the slice lives: no
     /// input of the running kernel may overlap this view.
-    #[allow(clippy::mut_from_ref)] // a view is an address, not an owner: the promise above is the guard
+    // A view is an address, not an owner: the promise above is the guard.
+    #[allow(clippy::mut_from_ref)]
     pub unsafe fn slice_mut<T: Element>(&self) -> &mut [T] {
         debug_assert!(self.is_contiguous());
         if self.size() == 0 {

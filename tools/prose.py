@@ -1,5 +1,5 @@
-"""Checks that comments, docstrings, documents and the texts in Rust code stay within 100 columns;
-`--fix` wraps the paragraphs that do not, except those of texts in Rust code.
+"""Checks that comments, docstrings, documents and the texts in code stay within 100 columns; those
+of Python's texts are checked by ruff. `--fix` wraps paragraphs of comments and documents.
 
     python tools/prose.py [--fix] [FILE ...]
 
@@ -20,13 +20,21 @@ import tokenize
 from pathlib import Path
 
 WIDTH = 100
-RUST = re.compile(r"^(\s*(?://!|///|//) ?)(.*)$")
-PYTHON_COMMENT = re.compile(r"^(\s*#:? ?)(.*)$")
+#: Endings of languages whose comments are `//` and `/* */`, and those of `#`.
+SLASHES = (".rs", ".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh")
+HASHES = (".yml", ".toml", ".sh", "Makefile", ".ci/run")
+PYTHON = (".py", ".pyi")
+SLASH_COMMENT = re.compile(r"^(\s*(?://!|///|//) ?)(.*)$")
+HASH_COMMENT = re.compile(r"^(\s*#:? ?)(.*)$")
 # A comment, a raw text, a text, a character.
-RUST_TOKEN = re.compile(
-    r"""//[^\n]*|r(#*)".*?"\1|"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\[^\n]{1,8}?)'(?!\w)""", re.DOTALL
+TOKEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\[^\n]{1,8}?)'(?!\w)""",
+    re.DOTALL,
 )
-SPECIAL = re.compile(r"^(?:[-*+] |\d+[.)] |[|#>]|```|>>>|\.\.\.|SAFETY:$|[-=~]{3,}$|:\w+:)")
+EXAMPLE = (">>> ", "... ")
+SPECIAL = re.compile(
+    r"^(?:[-*+] |\d+[.)] |[|#>]|```|>>> |\.\.\. |\.\.\.$|SAFETY:$|[-=~]{3,}$|:\w+:)"
+)
 
 
 class Paragraphs:
@@ -128,7 +136,9 @@ def docstring_lines(text: str) -> set[int]:
     """Numbers of the lines of docstrings, and of other texts that stand alone as statements."""
     found: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node.value.value, str):
             found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return found
 
@@ -195,13 +205,18 @@ def fix_docstrings(text: str) -> str:
     return "\n".join(out)
 
 
+def is_of(path: Path, endings: tuple[str, ...]) -> bool:
+    """Is it a file of these languages?"""
+    return path.as_posix().endswith(endings)
+
+
 def fixed(path: Path, text: str) -> str:
     """The text with its prose wrapped."""
-    if path.suffix == ".rs":
-        return fix_comments(text, RUST)
     if path.suffix == ".md":
         return fix_markdown(text)
-    return fix_docstrings(fix_comments(text, PYTHON_COMMENT, comment_lines(text)))
+    if is_of(path, PYTHON):
+        return fix_docstrings(fix_comments(text, HASH_COMMENT, comment_lines(text)))
+    return fix_comments(text, SLASH_COMMENT if is_of(path, SLASHES) else HASH_COMMENT)
 
 
 def fix_markdown(text: str) -> str:
@@ -223,27 +238,33 @@ def markdown_lines(lines: list[str]) -> set[int]:
 def prose_lines(path: Path, text: str) -> set[int]:
     """Numbers of the lines that are comments or docstrings, without the code in them."""
     lines = text.split("\n")
-    if path.suffix == ".rs":
-        found, is_code = set(), False
-        for number, line in enumerate(lines, start=1):
-            match = RUST.match(line)
-            if match and match[2].strip().startswith("```"):
-                is_code = not is_code
-            if match and not is_code:
-                found.add(number)
-        return found
     if path.suffix == ".md":
         return markdown_lines(lines)
-    found = comment_lines(text)
-    found |= docstring_lines(text)
-    return {n for n in found if not lines[n - 1].lstrip().startswith((">>>", "..."))}
+    if is_of(path, PYTHON):
+        found = comment_lines(text) | docstring_lines(text)
+        return {n for n in found if not lines[n - 1].lstrip().startswith(EXAMPLE)}
+    if is_of(path, HASHES):
+        return {n for n, line in enumerate(lines, start=1) if re.search(r"(?:^|\s)#", line)}
+    return token_ends(text) - code_in_comments(lines)
 
 
-def text_ends(text: str) -> set[int]:
-    """Numbers of the lines of Rust code on which a text reaches beyond the last column."""
+def code_in_comments(lines: list[str]) -> set[int]:
+    """Numbers of the lines of fenced code in the comments of Rust."""
+    found, is_code = set(), False
+    for number, line in enumerate(lines, start=1):
+        match = SLASH_COMMENT.match(line)
+        if match and match[2].strip().startswith("```"):
+            is_code = not is_code
+        if match and is_code:
+            found.add(number)
+    return found
+
+
+def token_ends(text: str) -> set[int]:
+    """Numbers of the lines on which a comment or a text reaches beyond the last column."""
     found: set[int] = set()
-    for match in RUST_TOKEN.finditer(text):
-        if match[0].startswith(("//", "'")):
+    for match in TOKEN.finditer(text):
+        if match[0].startswith("'"):
             continue
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         first = text.count("\n", 0, match.start()) + 1
@@ -256,15 +277,14 @@ def long_lines(path: Path, text: str) -> list[int]:
     """Numbers of the lines of prose that are too long; addresses have the length they have."""
     lines = text.split("\n")
     found = {n for n in prose_lines(path, text) if len(lines[n - 1]) > WIDTH}
-    if path.suffix == ".rs":
-        found |= text_ends(text)
     return sorted(n for n in found if "http" not in lines[n - 1])
 
 
 def sources() -> list[Path]:
     """The sources that git tracks."""
+    patterns = [f"*{ending}" for ending in (".md", *PYTHON, *SLASHES, *HASHES)]
     listed = subprocess.run(
-        ["git", "ls-files", "*.rs", "*.py", "*.md"], capture_output=True, text=True, check=True
+        ["git", "ls-files", *patterns], capture_output=True, text=True, check=True
     )
     return [Path(name) for name in listed.stdout.split()]
 

@@ -1,7 +1,8 @@
 /* The patterns of benches/engine.rs with libgomp's `task depend`. The bench compiles and runs this
- * program, so both are measured in one run. One thread creates tasks and waits after every WINDOW of
- * them (without windows libgomp takes several times as long); `workers` others run them. Prints the
- * nanoseconds per task, median of RUNS runs, after a check of the order with the same update. */
+ * program, so both are measured in one run. One thread creates tasks and waits after every WINDOW
+ * of them (without windows libgomp takes several times as long); `workers` others run them. Prints
+ * the nanoseconds per task, median of RUNS runs, after a check of the order with the same update.
+ */
 #include <omp.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -96,9 +96,8 @@ def main():
         print(f"1,000 launches recorded        {more:8.0f} us (goal: 100)")
         print(f"a pass of {SHORT} launches        {best[0] * 1e6:8.0f} us, with its wait")
         print(f"the same recorded              {best[2] * 1e6:8.0f} us")
-        print(
-            f"a call from Python             {min(call_seconds(mx) for _ in range(5)) * 1e9:8.0f} ns"
-        )
+        call = min(call_seconds(mx) for _ in range(5))
+        print(f"a call from Python             {call * 1e9:8.0f} ns")
 
 
 if __name__ == "__main__":

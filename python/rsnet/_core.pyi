@@ -2,8 +2,9 @@
 
 What the package itself adds to `NDArray` when it is imported (`rsnet.ndarray._methods`) is here
 too, because mypy sees the class here only; methods that are functions of `nd` are in
-`ndarray/_fluent.pyi`, which `rsnet.docs` writes. The members of the modules `engine` and `profiler` stand
-in the classes `_Engine` and `_Profiler`: they are attributes of the binding and cannot be imported.
+`ndarray/_fluent.pyi`, which `rsnet.docs` writes. The members of the modules `engine` and `profiler`
+stand in the classes `_Engine` and `_Profiler`: they are attributes of the binding and cannot be
+imported.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -71,9 +71,9 @@ NAMES: dict[str, frozenset[str]] = {
             RMSProp SGD SGLD Signum Test Updater ccSGD contrib create get_updater register
         """,
         "rnn": """
-            BaseConvRNNCell BaseRNNCell BidirectionalCell BucketSentenceIter ConvGRUCell ConvLSTMCell
-            ConvRNNCell DropoutCell FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell RNNParams
-            ResidualCell SequentialRNNCell ZoneoutCell do_rnn_checkpoint encode_sentences
+            BaseConvRNNCell BaseRNNCell BidirectionalCell BucketSentenceIter ConvGRUCell
+            ConvLSTMCell ConvRNNCell DropoutCell FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell
+            RNNParams ResidualCell SequentialRNNCell ZoneoutCell do_rnn_checkpoint encode_sentences
             load_rnn_checkpoint rnn_unroll save_rnn_checkpoint
         """,
         "test_utils": """

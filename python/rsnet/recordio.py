@@ -300,8 +300,8 @@ class MXIndexedRecordIO(MXRecordIO):
 def _offset(text: str) -> int:
     """A place in a file."""
     offset = int(text)
-    if offset < 0:
-        raise ValueError(f"invalid offset {offset}: expected at least 0")
+    if not 0 <= offset < 1 << 63:
+        raise ValueError(f"invalid offset {offset}: expected at least 0, and 64 bits")
     return offset
 
 
@@ -372,7 +372,8 @@ def pack_img(
 
     Examples
     --------
-    >>> payload = pack_img(IRHeader(0, 3.0, 7, 0), np.zeros((4, 5, 3), "uint8"), img_fmt=".png", quality=3)
+    >>> picture = np.zeros((4, 5, 3), "uint8")
+    >>> payload = pack_img(IRHeader(0, 3.0, 7, 0), picture, img_fmt=".png", quality=3)
     >>> header, img = unpack_img(payload)
     >>> header.label, img.shape
     (3.0, (4, 5, 3))

@@ -306,7 +306,8 @@ class Rtc:
     >>> import rsnet as mx
     >>> if mx.num_gpus():
     ...     x, y = mx.nd.ones((10,), mx.gpu(0)), mx.nd.zeros((10,), mx.gpu(0))
-    ...     scale = mx.rtc.Rtc("scale", [("x", x)], [("y", y)], "y[threadIdx.x] = 2 * x[threadIdx.x];")
+    ...     body = "y[threadIdx.x] = 2 * x[threadIdx.x];"
+    ...     scale = mx.rtc.Rtc("scale", [("x", x)], [("y", y)], body)
     ...     scale.push([x], [y], (1, 1, 1), (10, 1, 1))
     """
 

@@ -134,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_anything_do_no_harm(
+        fn any_bytes_from_strangers_do_no_harm(
             start in 0usize..6, rest in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
             let starts: [&[u8]; 6] =

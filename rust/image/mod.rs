@@ -12,3 +12,5 @@ pub mod plan;
 pub mod random;
 pub mod records;
 pub mod source;
+#[cfg(test)]
+mod testing;

@@ -146,7 +146,8 @@ impl RecordFile {
         index
     }
 
-    /// Where, from a multiple of four bytes on, a record could begin again; the end if nowhere.
+    /// The next offset, from the given one rounded up to four bytes, at which a record could begin;
+    /// the end of the file if there is none.
     fn next_start(&self, from: u64) -> u64 {
         let mut block = vec![0; 1 << 16];
         let mut at = from.next_multiple_of(4);
@@ -204,7 +205,7 @@ fn read_exact_at(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> std::io
     Ok(())
 }
 
-/// What an image record holds beside the image.
+/// The header of an image record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     /// Was there a list of labels, even of one?
@@ -235,6 +236,7 @@ pub fn unpack(payload: &[u8]) -> Result<(Header, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{table_from_strangers, with_path};
     use super::*;
     use proptest::prelude::*;
 
@@ -247,15 +249,7 @@ mod tests {
     }
 
     fn with_file<R>(bytes: &[u8], f: impl FnOnce(&RecordFile) -> R) -> R {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rsnet-records-{}-{number}.rec", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        let result = f(&RecordFile::open(path.to_str().unwrap()).unwrap());
-        std::fs::remove_file(path).unwrap();
-        result
+        with_path(bytes, |path| f(&RecordFile::open(path).unwrap()))
     }
 
     fn payloads(file: &RecordFile) -> Vec<Vec<u8>> {
@@ -280,7 +274,7 @@ mod tests {
             let index = file.scan();
             assert_eq!((index.offsets.len(), index.damages.len()), (2, 1));
             let text = index.damages[0].to_string();
-            assert!(text.contains(".rec") && text.contains("offset 0"), "{text}");
+            assert!(text.contains(&file.path) && text.contains("offset 0"), "{text}");
         });
     }
 
@@ -301,6 +295,24 @@ mod tests {
                 for payload in payloads(file) {
                     let _ = unpack(&payload);
                 }
+            });
+        }
+
+        #[test]
+        fn indexes_from_strangers_do_no_harm(table in table_from_strangers()) {
+            let whole = [record(0, b"one"), record(0, b"two")].concat();
+            with_file(&whole, |file| {
+                with_path(&table, |path| match file.index_from(path) {
+                    Ok(index) => {
+                        assert!(index.offsets.is_sorted());
+                        for offset in index.offsets {
+                            let mut payload = Vec::new();
+                            let is_start = [0, 12].contains(&offset);
+                            assert_eq!(file.read(offset, &mut payload).is_ok(), is_start);
+                        }
+                    }
+                    Err(error) => assert!(error.to_string().contains(path), "{error}"),
+                });
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Where the images of an iterator come from: the records of its part, and their labels.
+//! The source of an iterator's images: the records of its part, and their labels.
 
 use super::params::{BatchParam, Damaged};
 use super::random::permutation;
@@ -162,7 +162,8 @@ fn read_list(path: &str, width: i32) -> Result<HashMap<u64, Vec<f32>>> {
             Error::io(format!("{what}, expected id, labels and path, with tabs between them"))
         };
         let fields: Vec<&str> = line.trim_end().split('\t').collect();
-        let id = fields[0].trim().parse::<f64>().map_err(|_| bad())?;
+        let id = fields[0].trim().parse::<f64>().ok();
+        let id = id.filter(|id| (0.0..u64::MAX as f64).contains(id)).ok_or_else(bad)?;
         let labels = fields.get(1..fields.len().max(2) - 1).ok_or_else(bad)?;
         let labels: Result<Vec<f32>> =
             labels.iter().map(|l| l.trim().parse().map_err(|_| bad())).collect();
@@ -173,4 +174,31 @@ fn read_list(path: &str, width: i32) -> Result<HashMap<u64, Vec<f32>>> {
         list.insert(id as u64, labels);
     }
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{table_from_strangers, with_path};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_of_a_list_are_numbers_of_records() {
+        let ids = |text: &str| with_path(text.as_bytes(), |path| read_list(path, 1));
+        assert_eq!(ids("7\t0.5\tx.jpg\n").unwrap(), HashMap::from([(7, vec![0.5])]));
+        for id in ["nan", "inf", "-1", "1e30", ""] {
+            let message = ids(&format!("{id}\t0.5\tx.jpg\n")).unwrap_err().to_string();
+            assert!(message.contains("line 1") && message.contains("expected id"), "{message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_from_strangers_do_no_harm(table in table_from_strangers(), width in -1..3i32) {
+            with_path(&table, |path| match read_list(path, width) {
+                Ok(list) => assert!(list.values().all(|labels| !labels.is_empty())),
+                Err(error) => assert!(error.to_string().contains(path), "{error}"),
+            });
+        }
+    }
 }

@@ -112,7 +112,8 @@ impl Segment {
 
     fn loads(&self, address: u64, size: u64) -> bool {
         let last = address.saturating_add(size);
-        self.kind == LOAD && self.address <= address && last <= self.address + self.in_memory
+        let end = self.address.saturating_add(self.in_memory);
+        self.kind == LOAD && self.address <= address && last <= end
     }
 }
 
@@ -122,8 +123,8 @@ fn addresses(bytes: &[u8], dynamic: &Segment) -> Vec<u64> {
     const TABLES: [u64; 15] =
         [3, 4, 5, 6, 7, 12, 13, 17, 23, 25, 26, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffc, 0x6fff_fffe];
     let entry = |i: u64| {
-        let at = usize::try_from(dynamic.offset + i * 16).ok()?;
-        Some((number(bytes, at, 8)?, number(bytes, at + 8, 8)?))
+        let at = usize::try_from(dynamic.offset.checked_add(i * 16)?).ok()?;
+        Some((number(bytes, at, 8)?, number(bytes, at.checked_add(8)?, 8)?))
     };
     let entries = (0..dynamic.in_file / 16).map_while(entry).take_while(|(tag, _)| *tag != 0);
     entries.filter(|(tag, _)| TABLES.contains(tag)).map(|(_, address)| address).collect()
@@ -143,21 +144,30 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// The header of a shared library for this processor with so many empty segments.
+    fn library(segments: u8) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56 * usize::from(segments)];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[16] = 3;
+        bytes[18] = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+        (bytes[32], bytes[54], bytes[56]) = (64, 56, segments);
+        bytes
+    }
 
     #[test]
-    fn libraries_from_strangers_are_refused_and_whole_ones_taken() {
+    fn damaged_libraries_are_refused_and_whole_ones_taken() {
         let says = |bytes: &[u8], want: &str| {
             let message = check(bytes).unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");
         };
         says(b"", "not an ELF file");
         says(b"\x7fELF\x02", "cut short");
-        let mut header = vec![0u8; 120];
-        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let mut header = library(1);
+        header[16] = 0;
         says(&header, "not a shared library");
         header[16] = 3;
-        header[18] = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
-        (header[32], header[54], header[56]) = (64, 56, 1);
         check(&header).unwrap();
         header[64] = 1; // a segment that is loaded
         (header[64 + 32], header[64 + 40]) = (120, 120);
@@ -171,5 +181,36 @@ mod tests {
         says(&header, "damaged");
         header[56] = 2;
         says(&header, "damaged");
+    }
+
+    /// Any number of 64 bits, most often one that is near the ends of what a file can have.
+    fn field() -> impl Strategy<Value = u64> {
+        let ends = prop::sample::select(vec![0, 64, 120, 4096, 1 << 40, 1 << 63, u64::MAX]);
+        let near = (ends, -16..16i64).prop_map(|(end, by)| end.wrapping_add_signed(by));
+        prop_oneof![3 => near, 1 => any::<u64>()]
+    }
+
+    proptest! {
+        #[test]
+        fn libraries_from_strangers_do_no_harm(
+            segments in prop::collection::vec((0..8u8, prop::array::uniform6(field())), 0..4),
+            table in prop::collection::vec(field(), 0..6),
+            changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4),
+            cut in 0..80usize,
+        ) {
+            let mut bytes = library(segments.len() as u8);
+            for (i, (kind, fields)) in segments.iter().enumerate() {
+                let words = fields.iter().flat_map(|word| word.to_le_bytes());
+                bytes.splice(64 + i * 56 + 8..64 + i * 56 + 56, words);
+                bytes[64 + i * 56] = *kind;
+            }
+            bytes.extend(table.iter().flat_map(|word| word.to_le_bytes()));
+            for (at, byte) in changes {
+                let n = bytes.len();
+                bytes[at % n] = byte;
+            }
+            bytes.truncate(bytes.len() - cut.saturating_sub(60));
+            let _ = check(&bytes);
+        }
     }
 }

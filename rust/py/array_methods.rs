@@ -39,7 +39,8 @@ macro_rules! slots {
                 fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
                     let result = binary(slf, other, BinaryFn::$op, false, Some(slf))?;
                     if result.is(slf.py().NotImplemented()) {
-                        other.str()?; // the repr of an unavailable operand raises that operand's own error
+                        // The repr of an unavailable operand raises that operand's own error.
+                        other.str()?;
                         let kind = other.get_type();
                         return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                     }
@@ -114,7 +115,8 @@ macro_rules! slots {
                 let result = binary(slf, other, op, false, None)?;
                 if result.is(slf.py().NotImplemented()) {
                     // Python would go on to compare identities.
-                    other.str()?; // the repr of an unavailable operand raises that operand's own error
+                    // The repr of an unavailable operand raises that operand's own error.
+                    other.str()?;
                     let kind = other.get_type();
                     return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                 }

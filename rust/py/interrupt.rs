@@ -20,7 +20,8 @@ static LEAVING: Lock<Option<Py<PyBaseException>>> = Lock::new(None);
 
 /// The error of an operation whose function has raised `err` on this thread.
 pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
-    let value = err.into_value(py).into_bound(py); // with its traceback, which the error has beside it
+    // `PyErr` keeps the traceback apart from the value: `into_value` attaches it.
+    let value = err.into_value(py).into_bound(py);
     let is_handlers = package(py).and_then(|p| p.is_of_a_signal(&value));
     let err = PyErr::from_value(value.clone().into_any());
     if !is_handlers.unwrap_or(false) {

@@ -2,7 +2,8 @@
 //! errors. The only folder that depends on Python; each part adds its own file with a function
 //! `register`.
 
-#![allow(unsafe_op_in_unsafe_fn)] // pyo3's generated wrappers, where methods are declared by a macro
+// pyo3's generated wrappers, where methods are declared by a macro.
+#![allow(unsafe_op_in_unsafe_fn)]
 
 mod arguments;
 mod arithmetic;

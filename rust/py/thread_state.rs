@@ -48,6 +48,7 @@ impl FreshState {
 impl Drop for FreshState {
     fn drop(&mut self) {
         STATE.set(self.before);
-        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only without memory for tasks
+        // Fails only without memory for tasks.
+        let _ = runtime().engine.set_bulk_size(self.bulk_size);
     }
 }

@@ -30,7 +30,8 @@ def network():
 GOOD = json.loads(network().tojson())
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 40), st.integers(), st.floats(), st.text(max_size=8),
-    st.sampled_from(["(3, 3)", "(-1,)", "(0, 0)", "99999999999", "-1", "nan", "None", "Concat", "null"]),
+    st.sampled_from(["(3, 3)", "(-1,)", "(0, 0)", "99999999999", "-1", "nan", "None", "Concat",
+        "null"]),
 )  # fmt: skip
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner)

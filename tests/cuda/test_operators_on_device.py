@@ -78,8 +78,8 @@ ON_DEVICE = """
     _slice_assign _split_v2 add_n argmax argmin argsort batch_dot batch_take broadcast_add
     broadcast_like broadcast_to clip concat cumsum dot expand_dims flip gather_nd hard_sigmoid
     log_softmax max mean min norm one_hot pick prod relu repeat reverse scatter_nd slice slice_axis
-    slice_like softmin sort softmax split square squeeze stack sum swapaxes take tile topk transpose where
-    zeros_like
+    slice_like softmin sort softmax split square squeeze stack sum swapaxes take tile topk transpose
+    where zeros_like
 """.split()
 
 

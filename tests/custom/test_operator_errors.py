@@ -204,9 +204,11 @@ def test_exceptions_of_user_operators(parts):
     [
         ({"check": lambda conf: False}, "check of the attributes failed"),
         ({"infer": lambda ctx: setattr(ctx.out("out"), "shape", "ab")}, "expected a tuple"),
-        ({"infer": lambda ctx: ctx.out("no_such")}, "unknown output 'no_such': expected one of: out"),
+        ({"infer": lambda ctx: ctx.out("no_such")},
+         "unknown output 'no_such': expected one of: out"),
         ({"compute": lambda ctx: 3}, "returned int, expected None"),
-        ({"compute": lambda ctx: ctx.inp("in", 3)}, "invalid index of argument 'in' 3: expected 0 to 0"),
+        ({"compute": lambda ctx: ctx.inp("in", 3)},
+         "invalid index of argument 'in' 3: expected 0 to 0"),
         ({"compute": lambda ctx: ctx.attr("no_such")}, "unknown attribute 'no_such'"),
         ({"compute": lambda ctx: ctx.inp("in").__setitem__(0, 1)}, "is read-only"),
         ({"compute": lambda ctx: ctx.out("out").__setitem__(slice(None), nd.ones((9,)))},

@@ -309,7 +309,8 @@ def test_bind_takes_one_entry_for_an_input(bind, says):
 KINDS = {
     "int32": 3, "int64": -(2**63), "bool": True, "float": 0.5, "double": 1e-300, "string": "it's",
     "shape": (2, 3), "data_type": "int8", "list_int32": (1, -2), "list_int64": (2**63 - 1,),
-    "list_float": (0.5, -1.0), "list_data_type": ("float16", "bool"), "list_shape": ((1, 2), (), (3,)),
+    "list_float": (0.5, -1.0), "list_data_type": ("float16", "bool"),
+    "list_shape": ((1, 2), (), (3,)),
     "list_string": ("a, b", "", "it's", '"', "\\n\n(]"),
 }  # fmt: skip
 

@@ -112,7 +112,8 @@ def test_the_variable_is_gone_when_its_last_function_runs(kind):
         from rsnet import engine
         v, log = engine.new_variable(), []
         def last():
-            for use in (lambda: engine.push_sync(None, mutate_vars=[v]), lambda: engine.delete_variable(v)):
+            for use in (lambda: engine.push_sync(None, mutate_vars=[v]),
+                        lambda: engine.delete_variable(v)):
                 try:
                     use()
                 except ValueError as error:

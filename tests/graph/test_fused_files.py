@@ -54,8 +54,14 @@ def values_of(net, **shapes):
     args, _, auxs = net.infer_shape(**shapes)
     args = dict(zip(net.list_arguments(), args, strict=True))
     auxs = dict(zip(net.list_auxiliary_states(), auxs, strict=True))
-    return {n: nd.array(rng.uniform(0.1, 1, s) * rng.choice([1, 1, -1], s) if "var" not in n
-                        else rng.uniform(0.5, 1, s)) for n, s in {**args, **auxs}.items()}  # fmt: skip
+    return {
+        n: nd.array(
+            rng.uniform(0.1, 1, s) * rng.choice([1, 1, -1], s)
+            if "var" not in n
+            else rng.uniform(0.5, 1, s)
+        )
+        for n, s in {**args, **auxs}.items()
+    }
 
 
 def order(net):

@@ -99,7 +99,8 @@ def test_a_picture_says_what_matters_of_each_operator(drawn):
     }
     assert edges["r", "c"]["label"] == "8x6x6" and edges["c", "data"]["dir"] == "back"
     assert set(edges) == {
-        ("c", "data"), ("r", "c"), ("p", "r"), ("f", "p"), ("softmax", "f"), ("softmax", "softmax_label")
+        ("c", "data"), ("r", "c"), ("p", "r"), ("f", "p"), ("softmax", "f"),
+        ("softmax", "softmax_label"),
     }  # fmt: skip
 
 

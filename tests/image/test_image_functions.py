@@ -157,7 +157,8 @@ def test_orders_of_augmenters_are_those_of_repeated_shuffles():
 def test_every_augmenter_keeps_an_image_an_image():
     made = mx.image.CreateAugmenter(
         (3, 8, 8), resize=10, rand_crop=True, rand_resize=True, rand_mirror=True, mean=True,
-        std=True, brightness=0.2, contrast=0.2, saturation=0.2, hue=0.2, pca_noise=0.1, rand_gray=0.9,
+        std=True, brightness=0.2, contrast=0.2, saturation=0.2, hue=0.2, pca_noise=0.1,
+        rand_gray=0.9,
     )  # fmt: skip
     for _ in range(5):
         x = array()

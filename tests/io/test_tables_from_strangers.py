@@ -16,7 +16,8 @@ settings_of_files = settings(suppress_health_check=[HealthCheck.function_scoped_
 
 CELLS = st.one_of(
     st.floats().map(repr), st.integers().map(str), st.text(max_size=5),
-    st.sampled_from(["", " ", "1e999", "0x1", "1:2", "-1:3", "99999999999999999999:1", ":", "#", "\0"]),
+    st.sampled_from(["", " ", "1e999", "0x1", "1:2", "-1:3", "99999999999999999999:1", ":", "#",
+        "\0"]),
 )  # fmt: skip
 
 

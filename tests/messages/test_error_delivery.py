@@ -255,7 +255,9 @@ def test_each_of_several_operations_pending_at_a_fork_is_told():
                     told.append("fine")
                 except Exception as error:
                     told.append(str(error))
-            right = all(f"op{i}: pending at fork" in t and "<string>:6" in t for i, t in enumerate(told))
+            right = all(
+                f"op{i}: pending at fork" in t and "<string>:6" in t for i, t in enumerate(told)
+            )
             print(told if not right else "right", flush=True)
             os._exit(0)
         os.waitpid(child, 0)

@@ -54,7 +54,8 @@ def node(**fields):
 # what was expected.
 CALLS = {
     "function": (lambda: engine.push_sync(3), TypeError, ("", "fn", "3", "callable")),
-    "context": (lambda: engine.push_sync(nothing, "cpu"), TypeError, ("", "ctx", "'cpu'", "Context")),
+    "context": (lambda: engine.push_sync(nothing, "cpu"), TypeError,
+        ("", "ctx", "'cpu'", "Context")),
     "list of variables": (
         lambda: engine.push_sync(nothing, const_vars=3), TypeError,
         ("", "const_vars", "3", "a list of engine variables"),
@@ -87,7 +88,8 @@ CALLS = {
         lambda: nd.relu(nd.ones((2,)), out=3), TypeError,
         ("relu", "out", "3", "an NDArray or a list of NDArrays"),
     ),
-    "capsule": (lambda: nd.from_dlpack(3), TypeError, ("", "DLPack source", "3", "a DLPack capsule")),
+    "capsule": (lambda: nd.from_dlpack(3), TypeError,
+        ("", "DLPack source", "3", "a DLPack capsule")),
     "byte order": (
         lambda: nd.from_numpy(np.ones(2, ">f4")), TypeError,
         ("", "dtype of a NumPy array", "dtype('>f4')", "the byte order of this machine"),
@@ -117,11 +119,14 @@ CALLS = {
         ("partial_forward", "step", "'1'", "0, the next one"),
     ),
     "column of statistics": (
-        lambda: mx.profiler.dumps(sort_by="size"), ValueError, ("", "sort_by", "'size'", "one of: total"),
+        lambda: mx.profiler.dumps(sort_by="size"), ValueError,
+        ("", "sort_by", "'size'", "one of: total"),
     ),
-    "symbol file": (lambda: sym.load_json("[]"), ValueError, ("symbol file", "content", "[]", "an object")),
+    "symbol file": (lambda: sym.load_json("[]"), ValueError,
+        ("symbol file", "content", "[]", "an object")),
     "nodes": (
-        lambda: sym.load_json(graph(nodes=3)), ValueError, ("symbol file", "nodes", "3", "an array"),
+        lambda: sym.load_json(graph(nodes=3)), ValueError,
+        ("symbol file", "nodes", "3", "an array"),
     ),
     "field of a node": (
         lambda: sym.load_json(node(colour="red")), ValueError,
@@ -148,7 +153,8 @@ CALLS = {
     ),
     "attribute": (
         lambda: sym.Variable("x", mine="1"), ValueError,
-        ("", "attribute", "'mine' of variable 'x'", "a name that begins and ends with two underscores"),
+        ("", "attribute", "'mine' of variable 'x'",
+         "a name that begins and ends with two underscores"),
     ),
     "attribute of a scope": (
         lambda: mx.AttrScope(a=1), ValueError, ("", "attribute", "'a' 1", "a string"),
@@ -214,7 +220,8 @@ CALLS = {
         ("t_form_user", "infer", "None", "a function"),
     ),
     "default of an attribute": (
-        lambda: op.Attr(int, "a"), mx.MXNetError, ("Attr", "attribute 'default'", "'a'", "kind int64"),
+        lambda: op.Attr(int, "a"), mx.MXNetError,
+        ("Attr", "attribute 'default'", "'a'", "kind int64"),
     ),
     "condition of a kernel": (
         lambda: op.kernel("t_form", where=3), mx.MXNetError,
@@ -232,19 +239,23 @@ CALLS = {
         lambda: op.assign(nd.ones((1,)), "store", 1), mx.MXNetError,
         ("assign", "req", "'store'", "one of: null, write"),
     ),
-    "range": (lambda: op.launch(nothing, -1), mx.MXNetError, ("launch", "n", "-1", "an integer of 0")),
+    "range": (lambda: op.launch(nothing, -1), mx.MXNetError,
+        ("launch", "n", "-1", "an integer of 0")),
     "name of a built operator": (
-        lambda: mx.user_op_builder(""), mx.MXNetError, ("user_op_builder", "name", "''", "a string"),
+        lambda: mx.user_op_builder(""), mx.MXNetError,
+        ("user_op_builder", "name", "''", "a string"),
     ),
     # Binding.
     "device of a binding": (
         lambda: sym.Variable("a").bind(3, []), TypeError, ("", "ctx", "3", "a Context"),
     ),
     "arrays of a binding": (
-        lambda: sym.Variable("a").bind(mx.cpu(), 3), TypeError, ("", "args", "3", "a list of NDArrays"),
+        lambda: sym.Variable("a").bind(mx.cpu(), 3), TypeError,
+        ("", "args", "3", "a list of NDArrays"),
     ),
     "number of arrays": (
-        lambda: sym.Variable("a").bind(mx.cpu(), []), ValueError, ("", "length of args", "0", "1: ['a']"),
+        lambda: sym.Variable("a").bind(mx.cpu(), []), ValueError,
+        ("", "length of args", "0", "1: ['a']"),
     ),
     "array of a binding": (
         lambda: sym.Variable("a").bind(mx.cpu(), [3]), TypeError,
@@ -262,7 +273,8 @@ CALLS = {
         lambda: bound().backward([3]), TypeError, ("", "item 0 of out_grads", "3", "an NDArray"),
     ),
     # Training.
-    "metric": (lambda: mx.metric.create(3), TypeError, ("", "metric", "3", "an EvalMetric, a name")),
+    "metric": (lambda: mx.metric.create(3), TypeError,
+        ("", "metric", "3", "an EvalMetric, a name")),
     "labels": (
         lambda: mx.metric.create("acc").update([nd.ones((2,))], [nd.ones((3, 2))]), ValueError,
         ("", "number of labels", "2", "3, as of the predictions"),

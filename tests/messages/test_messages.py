@@ -33,7 +33,8 @@ MESSAGES = {
     ),
     "extent": (
         lambda: mx.nd.SliceChannel(ones((2, 3)), num_outputs=2),
-        "SliceChannel: argument 'data' has shape (2, 3), expected an extent of axis 1 that 2 divides",
+        "SliceChannel: argument 'data' has shape (2, 3), expected an extent of axis 1 that 2 "
+        "divides",
     ),
     "dtype": (
         lambda: ones((2,)) + ones((2,), dtype="float64"),
@@ -45,7 +46,8 @@ MESSAGES = {
     ),
     "enum": (
         lambda: mx.nd.Activation(ones((2,)), act_type="rely"),
-        "Activation: invalid act_type 'rely': expected one of: relu, sigmoid, softrelu, softsign, tanh",
+        "Activation: invalid act_type 'rely': expected one of: relu, sigmoid, softrelu, softsign, "
+        "tanh",
     ),
     "enum in a graph": (
         lambda: mx.sym.Activation(mx.sym.Variable("x"), act_type="rely", name="act0"),

@@ -163,7 +163,8 @@ SIGNATURES = {
         "sym location expected rtol atol aux_states ctx equal_nan dtype"
     ),
     "check_symbolic_backward": (
-        "sym location out_grads expected rtol atol aux_states grad_req ctx grad_stypes equal_nan dtype"
+        "sym location out_grads expected rtol atol aux_states grad_req ctx grad_stypes equal_nan "
+        "dtype"
     ),
     "check_numeric_gradient": (
         "sym location aux_states numeric_eps rtol atol grad_nodes use_forward_train ctx "

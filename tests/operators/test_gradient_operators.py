@@ -76,7 +76,8 @@ WAYS = pytest.mark.parametrize("gradient_of", [by_tape, by_graph])
         (lambda node, g: node.backward("_mul_scalar", g), {"scalar": 3}, [3, 3, 3]),
         (lambda node, g: [node.op("add_n", *g, *g, *g)], {}, [3, 3, 3]),
     ],
-    ids=["_mul_scalar", "clip", "Cast", "negative", "elemwise_mul", "add_n", "backward", "rule", "op"],
+    ids=["_mul_scalar", "clip", "Cast", "negative", "elemwise_mul", "add_n", "backward", "rule",
+        "op"],
 )  # fmt: skip
 def test_operators_with_parameters_of_their_own(gradient_of, gradient, params, want):
     assert gradient_of(differentiated_by(gradient), 1, **params) == want
@@ -92,9 +93,8 @@ def test_another_operator_from_python(gradient_of):
         op.assign(outputs[0], req[0], inputs[0] * attrs.parsed.scalar)
 
     name = f"t_gradop_{next(_count)}"
-    op.register(name).set_attr_parser(Factor).set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr(
-        "FCompute<cpu>", run
-    )  # fmt: skip
+    registered = op.register(name).set_attr_parser(Factor)
+    registered.set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr("FCompute<cpu>", run)
     assert gradient_of(differentiated_by(op.ElemwiseGradUseNone(name)), 1, scalar=4) == [4, 4, 4]
 
 
@@ -104,7 +104,8 @@ def test_another_operator_from_python(gradient_of):
     [
         (op.ElemwiseGradUseNone("clip"), 1, {}, "missing parameter 'a_min'"),
         (op.ElemwiseGradUseNone("clip"), 1, {"wrong": 1}, "unknown parameter 'wrong'"),
-        (op.ElemwiseGradUseIn("_mul_scalar"), 1, {"scalar": 1}, "1 inputs and 1 outputs, expected 2"),
+        (op.ElemwiseGradUseIn("_mul_scalar"), 1, {"scalar": 1},
+         "1 inputs and 1 outputs, expected 2"),
         (op.ElemwiseGradUseNone("_mul_scalar"), 2, {"scalar": 1}, "and 2 outputs, one for each"),
     ],
     ids=["missing", "unknown", "inputs", "outputs"],

@@ -173,19 +173,24 @@ CASES = {
     "BatchNorm global": (
         lambda x, g, b: batch_norm(x, g, b, use_global_stats=True), [rand(3, 2), rand(2), rand(2)]),
     "BatchNorm fixed gamma": (
-        lambda x, b: batch_norm(x, nd.zeros(2, dtype=F64), b, fix_gamma=True), [rand(3, 2), rand(2)]),
-    **{f"L2Normalization {m}": (lambda x, m=m: nd.L2Normalization(x, mode=m, eps=0.1), [rand(2, 3, 2)])
+        lambda x, b: batch_norm(x, nd.zeros(2, dtype=F64), b, fix_gamma=True),
+        [rand(3, 2), rand(2)]),
+    **{f"L2Normalization {m}": (
+        lambda x, m=m: nd.L2Normalization(x, mode=m, eps=0.1), [rand(2, 3, 2)])
        for m in ("instance", "channel", "spatial")},
     "L2Normalization twice": (
-        lambda x: nd.L2Normalization(x) * nd.L2Normalization(x * x, mode="channel"), [rand(2, 3, 2)]),
+        lambda x: nd.L2Normalization(x) * nd.L2Normalization(x * x, mode="channel"),
+        [rand(2, 3, 2)]),
     "LRN": (lambda x: nd.LRN(x, nsize=3, alpha=0.5, knorm=1), [rand(2, 4, 2, 1)]),
     "LRN of two axes": (lambda x: nd.LRN(x, nsize=5, alpha=0.7, beta=0.6), [rand(2, 4)]),
     "LeakyReLU prelu": (lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"), [rand(2, 3, 2), P[0]]),
-    "LeakyReLU prelu of two axes": (lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"), [INSIDE, P[0]]),
+    "LeakyReLU prelu of two axes": (lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"),
+        [INSIDE, P[0]]),
     "LeakyReLU prelu, one slope": (
         lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"), [rand(2, 3, 2), P[0, :1]]),
     "LeakyReLU rrelu": (rrelu, [INSIDE]),
-    "UpSampling": (lambda x: nd.UpSampling(x * x, scale=2, sample_type="nearest"), [rand(1, 2, 2, 2)]),
+    "UpSampling": (lambda x: nd.UpSampling(x * x, scale=2, sample_type="nearest"),
+        [rand(1, 2, 2, 2)]),
     "UpSampling of two": (
         lambda x, y: nd.UpSampling(x * y, y, scale=2, sample_type="nearest", num_args=2),
         [rand(1, 2, 2, 2), rand(1, 2, 2, 2)]),

@@ -43,7 +43,8 @@ REFUSED = {
     "stacked without number": (lambda x: nd.stack(x, num_args=2**31 - 1), "num_args"),
     "joined without number": (lambda x: nd.concat(x, num_args=2**31 - 1), "num_args"),
     "pieces without number": (lambda x: nd.SliceChannel(x, num_outputs=2**31 - 1), "num_outputs"),
-    "sections without number": (lambda x: nd._internal._split_v2(x, (0,), sections=2**31 - 1), "sections"),
+    "sections without number": (lambda x: nd._internal._split_v2(x, (0,), sections=2**31 - 1),
+        "sections"),
     "layers without number": (
         lambda x: nd.RNN(x, x, x, state_size=3, num_layers=2**31 - 1, mode="gru"),
         "num_layers",
@@ -66,7 +67,8 @@ REFUSED = {
         lambda x: nd.reshape(x, shape=(2**62, 4, -1)),
         "Reshape: shape (4611686018427387904, 4) has too many elements",
     ),
-    "a single-precision parameter beyond its range": (lambda x: nd.smooth_l1(x, 1e308), "within its range"),
+    "a single-precision parameter beyond its range": (lambda x: nd.smooth_l1(x, 1e308),
+        "within its range"),
 }  # fmt: skip
 
 
@@ -129,7 +131,8 @@ from rsnet.engine import *
 class Own(BaseException):
     pass
 
-for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own, RecursionError):
+for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own,
+             RecursionError):
     def f(rc):
         raise kind("from the callback")
     v = new_variable()

@@ -26,8 +26,10 @@ CALLS = {
     "odd_adds_random": "invalid callback for add_random: expected one of: resources",
     "odd_adds_sbp": "invalid callback for add_sbp: expected one of: sbp",
     "odd_adds_dep": "invalid callback for add_dep: expected one of: deps",
-    "odd_sets_shape": "invalid callback for set_shape: expected one of: infer, infer_shape, infer_type",
-    "odd_sets_dtype": "invalid callback for set_dtype: expected one of: infer, infer_shape, infer_type",
+    "odd_sets_shape": "invalid callback for set_shape: expected one of: infer, infer_shape, "
+    "infer_type",
+    "odd_sets_dtype": "invalid callback for set_dtype: expected one of: infer, infer_shape, "
+    "infer_type",
     "odd_makes_node": "this function is for the rule of a gradient only",
     "odd_null_part": "invalid parallel_for of 8 items: expected 0 or more, and a function",
     "odd_negative_part": "invalid parallel_for of -8 items: expected 0 or more, and a function",

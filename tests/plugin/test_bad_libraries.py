@@ -36,7 +36,8 @@ REGISTRATIONS = {
     "ORPHAN_KERNEL": "a kernel for 'nobody', which is no operator",
     "ORPHAN_GRAD": "a gradient for 'nobody', which is no operator",
     "BAD_KIND": "invalid kind 99 of attribute 'n'",
-    "NO_CHOICES": "invalid choices of attribute 'n': expected one or more, since its kind is RSNET_E",
+    "NO_CHOICES": "invalid choices of attribute 'n': expected one or more, since its kind is "
+    "RSNET_E",
     "UNEQUAL_SIZES": "invalid struct_size [0-9]+ of item 1 of .*inputs.*: expected [0-9]+",
     "KEYWORD": "invalid name of an operator 'lambda': expected .* not a Python keyword",
     "ALIAS_TAKEN": "operator 'relu' is already registered",

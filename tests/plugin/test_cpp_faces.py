@@ -380,7 +380,8 @@ def test_listings_for_a_gpu_compile(listing, tmp_path):
         source.write_text(f"""
             #include <rsnet/mxnet.h>
             namespace mxnet {{ namespace op {{ {quadratic}
-            NNVM_REGISTER_OP(quadratic).set_attr<FCompute>("FCompute<gpu>", QuadraticOpForward<gpu>);
+            NNVM_REGISTER_OP(quadratic)
+                .set_attr<FCompute>("FCompute<gpu>", QuadraticOpForward<gpu>);
             }} }}
         """)
     flags = [f for f in mx.sysconfig.get_compile_flags() if f != "-fPIC"]

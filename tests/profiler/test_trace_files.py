@@ -78,7 +78,8 @@ def test_old_names(tmp_path):
 
 @pytest.mark.process
 def test_autostart_records_from_the_import_and_writes_at_exit(tmp_path):
-    code = f"import os; os.chdir({str(tmp_path)!r}); import rsnet as mx; (mx.nd.ones((2,)) + 1).asnumpy()"
+    code = f"import os; os.chdir({str(tmp_path)!r}); import rsnet as mx; "
+    code += "(mx.nd.ones((2,)) + 1).asnumpy()"
     for mode, expected in (("2", ["_full", "_plus_scalar"]), ("1", [])):
         done = run(code, MXNET_PROFILER_AUTOSTART="1", MXNET_PROFILER_MODE=mode)
         assert (done.returncode, done.stderr) == (0, "")

@@ -370,7 +370,7 @@ fn comparable(mut o: Outcome, steps: &[Step]) -> Outcome {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases(60))]
 
     #[test]
     fn threaded_matches_naive(steps in program(12, 1500), threads in 1..4usize) {

@@ -307,7 +307,7 @@ fn program(n: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(crate::cases(100))]
 
     #[test]
     fn both_engines_follow_the_reference(steps in program(8), threads in 1..4usize) {

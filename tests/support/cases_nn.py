@@ -189,8 +189,8 @@ for params in (
     {"pad": (1, 1)},
     {"pooling_convention": "full", "stride": (2, 3)},
 ):
-    case("_pooling_at_max", (2, 2, 6, 7), In((2, 2, 6, 7), kind="distinct"), grad="none", kernel=(3, 3),
-         **params)  # fmt: skip
+    case("_pooling_at_max", (2, 2, 6, 7), In((2, 2, 6, 7), kind="distinct"), grad="none",
+         kernel=(3, 3), **params)  # fmt: skip
 case("_pooling_at_max", (2, 5, 4, 3), In((2, 5, 4, 3), kind="distinct"), grad="none",
      global_pool=True, layout="NHWC")  # fmt: skip
 case("Pooling_v1", In((2, 2, 6, 7), kind="distinct"), kernel=(2, 2), stride=(2, 2))

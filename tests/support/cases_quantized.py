@@ -55,8 +55,8 @@ for dtype in BYTES:
     window = dict(kernel=(3, 2), stride=(2, 1), pad=(1, 1), num_filter=4)
     quantized("_contrib_quantized_conv", ints(2, 4, 6, 5, dtype=dtype), ints(4, 4, 3, 2), ints(4),
               *ranges(3), **window)  # fmt: skip
-    quantized("_contrib_quantized_conv", ints(2, 4, 6, 5, dtype=dtype), ints(4, 2, 3, 2), *ranges(2),
-              **window, num_group=2, no_bias=True)  # fmt: skip
+    quantized("_contrib_quantized_conv", ints(2, 4, 6, 5, dtype=dtype), ints(4, 2, 3, 2),
+              *ranges(2), **window, num_group=2, no_bias=True)  # fmt: skip
 quantized("_contrib_quantized_embedding", In((2, 3), 0, 5, "index", "float32"), ints(5, 4),
           *ranges(1), input_dim=5, output_dim=4)  # fmt: skip
 channels = In((3,), 0.5, 2, dtype="float32")

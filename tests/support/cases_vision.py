@@ -19,7 +19,8 @@ for form in ("corner", "center"):
          std3=0.4, format=form, clip=0.1, grad="zero")  # fmt: skip
 case("_contrib_box_decode", (1, 1, 4), In((1, 1, 4), 0.2, 1), grad="zero")
 case("_contrib_box_encode", In((2, 5), 0, 1), In((2, 5), 0, 3, "index"), In((2, 5, 4), 0.1, 1),
-     In((2, 3, 4), 0.1, 1), In((4,), -0.1, 0.1), In((4,), 0.1, 0.2), grad="none", dtypes=REAL)  # fmt: skip
+     In((2, 3, 4), 0.1, 1), In((4,), -0.1, 0.1), In((4,), 0.1, 0.2), grad="none",
+     dtypes=REAL)  # fmt: skip
 for params in (
     {},
     {"overlap_thresh": 0.1, "valid_thresh": 0.2},
@@ -167,8 +168,8 @@ case("_contrib_MultiProposal", *two, **top, rpn_min_size=2)
 case("im2col", (2, 3, 4, 5), kernel=(2, 3))
 case("im2col", (2, 2, 5, 5), kernel=(2, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0))
 case("col2im", (2, 12, 6), kernel=(2, 2), output_size=(3, 4))
-case("col2im", (1, 8, 9), kernel=(2, 2), output_size=(5, 5), stride=(2, 2), pad=(1, 1), dilate=(1, 1),
-     dtypes=REAL)  # fmt: skip
+case("col2im", (1, 8, 9), kernel=(2, 2), output_size=(5, 5), stride=(2, 2), pad=(1, 1),
+     dilate=(1, 1), dtypes=REAL)  # fmt: skip
 stats = (In((3,), 0.5, 1.5), (3,), In((3,), -0.2, 0.2), In((3,), 0.5, 1.5))
 case("_contrib_SyncBatchNorm", (4, 3, 2, 2), *stats, key="bn", fix_gamma=False, wrt=(0, 1, 2),
      dtypes=REAL)  # fmt: skip

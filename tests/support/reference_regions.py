@@ -174,8 +174,9 @@ def modulated_deformable_convolution(x, offset, mask, weight, bias=None, **p):
 
 @reference("_contrib_Proposal", "_contrib_MultiProposal")
 def proposal(
-    prob, pred, info, rpn_pre_nms_top_n=6000, rpn_post_nms_top_n=300, threshold=0.7, rpn_min_size=16,
-    scales=(4, 8, 16, 32), ratios=(0.5, 1, 2), feature_stride=16, output_score=False, iou_loss=False,
+    prob, pred, info, rpn_pre_nms_top_n=6000, rpn_post_nms_top_n=300, threshold=0.7,
+    rpn_min_size=16, scales=(4, 8, 16, 32), ratios=(0.5, 1, 2), feature_stride=16,
+    output_score=False, iou_loss=False,
 ):  # fmt: skip
     rows, row_scores = [], []
     count, side = len(scales) * len(ratios), feature_stride

@@ -91,7 +91,8 @@ def test_every_operator_of_the_lists_is_known():
         assert op in names, op
     x = mx.sym.Variable("x")
     for symbol in (x + x, x - x, x * x, x / x, mx.sym.broadcast_add(x, x), x**x, mx.sym.dot(x, x),
-                   mx.sym.add_n(x, x), mx.sym.concat(x, x), x > x, mx.sym.maximum(x, x)):  # fmt: skip
+                   mx.sym.add_n(x, x), mx.sym.concat(x, x), x > x,
+                   mx.sym.maximum(x, x)):  # fmt: skip
         op = json.loads(symbol.tojson())["nodes"][-1]["op"]
         assert op in {*lists.WIDEST_TYPE_CASTS, *lists.FP32_FUNCS}, op
 

@@ -33,8 +33,8 @@ class _NoLibrary:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise MXAttributeError(
-            f"`_LIB.{name}`: rsnet has no C interface of MXNet's; use the functions of rsnet.nd and "
-            "rsnet.sym, or rsnet.load_library for compiled operators"
+            f"`_LIB.{name}`: rsnet has no C interface of MXNet's; use the functions of rsnet.nd "
+            "and rsnet.sym, or rsnet.load_library for compiled operators"
         )
 
 

@@ -241,11 +241,11 @@ def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
     if not hasattr(prop, "need_top_grad_"):
         CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
     Node.__init__(node, op_type, prop, property_style=False)
-    _check_options(node, cls)
+    _refuse_sparse(node, cls)
     return node
 
 
-def _check_options(node: Node, cls: type) -> None:
+def _refuse_sparse(node: Node, cls: type) -> None:
     """Checks that a class with ``infer_storage_type`` accepts dense arrays."""
     n_in, n_out, n_aux = node.n_args, node.n_out, len(node.aux)
     for method, parts in (

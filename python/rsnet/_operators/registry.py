@@ -148,8 +148,8 @@ def _unknown_operator(name: str) -> str:
     if name in only_in_nd:
         listed = ", ".join(only_in_nd[name])
         return (
-            f"operator '{name}' of a library is not a user operator: these cannot have its attributes "
-            f"{listed}; call it by nd or sym"
+            f"operator '{name}' of a library is not a user operator: these cannot have its "
+            f"attributes {listed}; call it by nd or sym"
         )
     known = ", ".join(sorted(user_operators)) or "none"
     return f"user operator '{name}' is not registered (registered are: {known})"

@@ -11,9 +11,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import symbol as sym
+from ..base import MXNetError, shown
 from .block import Block
 from .hybrid_block import HybridBlock
 
@@ -59,41 +60,100 @@ def load_model(block: Block, prefix: str) -> None:
     Raises
     ------
     ValueError
-        The block has other children than the file.
+        The file is damaged, or the block has other children than it.
     """
     path = f"{prefix}-model.json"
-    with open(path, encoding="utf-8") as file:
-        (root,) = json.load(file).values()
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        if not isinstance(document, dict) or len(document) != 1:
+            raise ValueError(f"it holds {shown(document)}")
+        (root,) = (_parsed(described) for described in document.values())
+    except (ValueError, MXNetError, RecursionError) as error:
+        raise ValueError(
+            f"invalid file '{path}': expected the JSON that Block.save writes: {error}"
+        ) from error
     _check(block, root, path)
     _take(block, root)
     block.load_parameters(f"{prefix}-model.params")
 
 
-def _children(described: dict[str, Any]) -> list[dict[str, Any]]:
-    return [value for key, value in described.items() if key not in _OWN_KEYS]
+class _Described(NamedTuple):
+    """What a file says of a block."""
+
+    names: list[Any]
+    children: list[_Described]
+    #: Of one that was hybridized: inputs, symbol, and how arguments and results are nested.
+    graph: tuple[list[sym.Symbol], sym.Symbol, Any, Any] | None
 
 
-def _check(block: Block, described: dict[str, Any], path: str) -> None:
-    expected = list(described["children"].values())
-    if list(block._children) != expected or len(_children(described)) != len(expected):
+def _parsed(described: Any) -> _Described:
+    """The object of a block.
+
+    Raises
+    ------
+    ValueError
+        It is not one.
+    MXNetError
+        Its graph is damaged.
+    """
+    names = described.get("children") if isinstance(described, dict) else None
+    if not isinstance(names, dict):
+        raise ValueError(f"{shown(described)} does not describe a block")
+    inner = [_parsed(value) for key, value in described.items() if key not in _OWN_KEYS]
+    graph = _graph(described) if described.get("hybridized") else None
+    return _Described(list(names.values()), inner, graph)
+
+
+def _graph(described: dict[str, Any]) -> tuple[list[sym.Symbol], sym.Symbol, Any, Any]:
+    texts = described.get("inputs")
+    if not isinstance(texts, list):
+        raise ValueError(f"{shown(texts)} are not the inputs of a graph")
+    inputs = [_symbol(text) for text in texts]
+    symbol = _symbol(described.get("symbol"))
+    formats = described.get("in_format"), described.get("out_format")
+    for found, count in zip(formats, (len(inputs), len(symbol.list_outputs())), strict=True):
+        if _arrays(found) != count:
+            raise ValueError(f"{shown(found)} does not nest {count} arrays")
+    return inputs, symbol, *formats
+
+
+def _symbol(text: Any) -> sym.Symbol:
+    symbol = sym.load_json(text) if isinstance(text, str) else None
+    if not isinstance(symbol, sym.Symbol):
+        raise ValueError(f"{shown(text)} is not the JSON of a symbol")
+    return symbol
+
+
+def _arrays(structure: Any) -> int:
+    """How many arrays a structure, as `flatten` returns it, has."""
+    if isinstance(structure, list):
+        return sum(map(_arrays, structure))
+    if not isinstance(structure, int) or structure < -1:
+        raise ValueError(f"{shown(structure)} does not say how arrays are nested")
+    return {0: 1, -1: 0}.get(structure, structure)
+
+
+def _check(block: Block, described: _Described, path: str) -> None:
+    expected = described.names
+    if list(block._children) != expected or len(described.children) != len(expected):
         raise ValueError(
             f"'{path}' is of another network: {type(block).__name__} '{block.name}' has the "
             f"children {list(block._children)}, expected {expected}"
         )
-    for child, inner in zip(block._children.values(), _children(described), strict=True):
+    for child, inner in zip(block._children.values(), described.children, strict=True):
         _check(child, inner, path)
 
 
-def _take(block: Block, described: dict[str, Any]) -> None:
+def _take(block: Block, described: _Described) -> None:
     """Hybridizes what was hybridized, with the graphs of the file."""
-    for child, inner in zip(block._children.values(), _children(described), strict=True):
+    for child, inner in zip(block._children.values(), described.children, strict=True):
         _take(child, inner)
-    if not described["hybridized"] or not isinstance(block, HybridBlock):
+    if described.graph is None or not isinstance(block, HybridBlock):
         return
     block._active = True
     names = {param.name for param in block.collect_params().values()}
-    symbol = sym.load_json(described["symbol"])
-    inputs = [sym.load_json(one) for one in described["inputs"]]
+    inputs, symbol, *formats = described.graph
     given = {one.name for one in inputs}
     if {name for name in symbol.list_inputs() if name not in given} <= names:
-        block._set_graph(inputs, symbol, described["in_format"], described["out_format"])
+        block._set_graph(inputs, symbol, *formats)

@@ -339,7 +339,9 @@ class Block:
         Raises
         ------
         ValueError
-            The files are of another network.
+            The files are of another network, or the structure is damaged.
+        MXNetError
+            The parameters are damaged.
         """
         from ._saved_model import load_model
 

@@ -42,7 +42,7 @@ def read_list(path: str) -> dict[int, _Listed]:
                     if not labels.size:
                         raise ValueError("it has no label")
                     listed[int(float(fields[0]))] = (labels, fields[-1])
-                except ValueError as error:
+                except (ValueError, OverflowError) as error:
                     expected = "expected id, labels and path, with tabs between them"
                     raise MXNetError(f"{path}:{number}: {expected}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -221,10 +221,10 @@ def _maker(name: str, detects: bool, dtype: str, summary: str) -> Any:
 
 _SUMMARY = """Batches of images of a record file.
 
-    Images (C, H, W), red first, are ``((x - mean) * contrast + illumination) * scale / std``. They are
-    decoded and augmented by threads of their own; what they hold depends on the seeds alone. Labels
-    are (N,), or (N, label_width). With ``round_batch`` the last batch is filled with the head of the
-    next epoch, which begins behind it; without, with zeros: `pad` says how many."""
+    Images (C, H, W), red first, are ``((x - mean) * contrast + illumination) * scale / std``. They
+    are decoded and augmented by threads of their own; what they hold depends on the seeds alone.
+    Labels are (N,), or (N, label_width). With ``round_batch`` the last batch is filled with the
+    head of the next epoch, which begins behind it; without, with zeros: `pad` says how many."""
 
 ImageRecordIter = _maker("ImageRecordIter", False, "float32", _SUMMARY)
 ImageRecordIter_v1 = _maker("ImageRecordIter_v1", False, "float32", _SUMMARY)
@@ -244,7 +244,7 @@ ImageDetRecordIter = _maker(
     """Batches of images of a record file, with the boxes of their objects.
 
     A record's label is ``[A, B, further header ..., objects]``: the header has A numbers, and each
-    object B, of which the first five are class, left, top, right and bottom as parts of the image. A
-    batch's label (N, 4 + width) has channels, height and width of the image in the batch, the length
-    of its label, the label, and `label_pad_value`.""",
+    object B, of which the first five are class, left, top, right and bottom as parts of the image.
+    A batch's label (N, 4 + width) has channels, height and width of the image in the batch, the
+    length of its label, the label, and `label_pad_value`.""",
 )

@@ -114,8 +114,8 @@ class CrossEntropy(PairMetric):
         wrong = given[(label < -classes) | (label >= classes)]
         if wrong.size:
             raise IndexError(
-                f"metric '{self.name}': invalid label {wrong[0]:.17g}: expected 0 to {classes - 1}, or "
-                f"-1 to {-classes} for the last ones"
+                f"metric '{self.name}': invalid label {wrong[0]:.17g}: expected 0 to "
+                f"{classes - 1}, or -1 to {-classes} for the last ones"
             )
         chosen = pred[numpy.arange(label.size), label]
         self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)

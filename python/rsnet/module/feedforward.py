@@ -216,8 +216,9 @@ class FeedForward:
         module.logger.info("Start training with %s", as_list(self.ctx or current_context()))
         data.reset()
         module.fit(
-            _Epochs(data, self.epoch_size), eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
-            batch_end_callback=count_from_one, kvstore=kvstore, optimizer=self.optimizer,
+            _Epochs(data, self.epoch_size), eval_data, eval_metric=eval_metric,
+            epoch_end_callback=keep, batch_end_callback=count_from_one, kvstore=kvstore,
+            optimizer=self.optimizer,
             optimizer_params=self.kwargs or {"learning_rate": 0.01},
             eval_end_callback=after_evaluation, eval_batch_end_callback=eval_batch_end_callback,
             initializer=self.initializer, arg_params=arg_params, aux_params=aux_params,

@@ -101,7 +101,8 @@ def foreach(
     lengths = {array.shape[0] for array in arrays}
     if len(lengths) != 1:
         raise ValueError(
-            f"invalid data with extents {sorted(lengths)} along axis 0: expected arrays of one extent"
+            f"invalid data with extents {sorted(lengths)} along axis 0: expected arrays of one "
+            "extent"
         )
     if lengths == {0}:
         raise ValueError("invalid data of extent 0 along axis 0: expected at least 1")

@@ -415,7 +415,8 @@ def _install() -> None:
     _property(
         "__cuda_array_interface__",
         _sharing.cuda_array_interface,
-        "The memory of an array on a CUDA device for other libraries: ``cupy.asarray(x)`` shares it.",
+        "The memory of an array on a CUDA device for other libraries: ``cupy.asarray(x)`` shares "
+        "it.",
     )
     _property("T", _transposed, "The array with its axes in reverse order.")
     _property("handle", lambda self: id(self), "A number that identifies the array.")

@@ -15,7 +15,9 @@ Examples
 >>> import json, os, tempfile
 >>> import rsnet as mx
 >>> path = os.path.join(tempfile.mkdtemp(), "trace.json")
->>> mx.profiler.set_config(filename=path, profile_api=False, profile_memory=False, aggregate_stats=True)
+>>> mx.profiler.set_config(
+...     filename=path, profile_api=False, profile_memory=False, aggregate_stats=True
+... )
 >>> mx.profiler.set_state("run")
 >>> with mx.profiler.Task(mx.profiler.Domain("example"), "squares"):
 ...     y = mx.nd.ones((2, 3)) * 2

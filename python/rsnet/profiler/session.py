@@ -294,9 +294,8 @@ def dumps(
         Start new statistics.
     format : str, default 'table'
         'table', or 'json' for ``{"Time": {category: {name: {"Count", "Total", "Min", "Max",
-        "Avg"}}}, "Memory":
-        ..., "Counter": ..., "Unit": ...}``. Times are in milliseconds, memory in kilobytes (1000 bytes). Of
-        memory and of counters the total is the last value.
+        "Avg"}}}, "Memory": ..., "Counter": ..., "Unit": ...}``. Times are in milliseconds, memory
+        in kilobytes (1000 bytes). Of memory and of counters the total is the last value.
     sort_by : str, default 'total'
         'total', 'avg', 'min', 'max' or 'count'.
     ascending : bool, default False

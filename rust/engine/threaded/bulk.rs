@@ -142,7 +142,8 @@ impl Drop for Bulks {
     fn drop(&mut self) {
         for bulk in self.0.get_mut() {
             if let (Some(core), Some(gathered)) = (bulk.core.upgrade(), bulk.take()) {
-                let _ = gathered.push(&core); // fails if the slab is full; there is no caller to report to
+                // Fails if the slab is full; there is no caller to report to.
+                let _ = gathered.push(&core);
             }
         }
     }

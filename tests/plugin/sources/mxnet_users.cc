@@ -1,5 +1,5 @@
-// Operators as MXNet's users wrote them: expressions of mshadow, functions of mshadow_op, types that
-// have to be known, a dispatch of devices, names that are added to a property afterwards.
+// Operators as MXNet's users wrote them: expressions of mshadow, functions of mshadow_op, types
+// that have to be known, a dispatch of devices, names that are added to a property afterwards.
 #include <dmlc/logging.h>
 #include <dmlc/parameter.h>
 #include <mxnet/operator.h>

@@ -1,5 +1,6 @@
-// Operators as OneFlow's users wrote them at the time of 0.2 and 0.3: batch axes, kinds of attributes
-// by number, loops over ranges and over threads, a kernel state that reads a file of its own.
+// Operators as OneFlow's users wrote them at the time of 0.2 and 0.3: batch axes, kinds of
+// attributes by number, loops over ranges and over threads, a kernel state that reads a file of its
+// own.
 #include "oneflow/core/framework/framework.h"
 
 namespace oneflow {

@@ -508,8 +508,8 @@ API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, u
   });
 }
 
-// Recording: what is issued on the stream is kept, not done. A recording that is launched does it all
-// again, with the addresses that it had.
+// Recording: what is issued on the stream is kept, not done. A recording that is launched does it
+// all again, with the addresses that it had.
 namespace { std::atomic<size_t> replays{0}; std::atomic<long> live_graphs{0}; }
 
 API cuStreamBeginCapture_v2(Stream *stream, int mode) {

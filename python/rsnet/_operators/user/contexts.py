@@ -92,8 +92,8 @@ class InferContext(_Context):
 
     ``inp(name, i=0)`` and ``out(name, i=0)`` have a ``shape`` (tuple of int) and a ``dtype`` (NumPy
     type); those of inputs are read-only. Outputs start as copies of the first input; the function
-    sets what is different, or calls ``out.like(inp)``. An unknown argument
-    and an index out of range are MXNetErrors.
+    sets what is different, or calls ``out.like(inp)``. An unknown argument and an index out of
+    range are MXNetErrors.
 
     >>> from rsnet import nd, op
     >>> def infer(ctx):
@@ -123,9 +123,9 @@ class ComputeContext(_Context):
 
     ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until
     the kernel returns; inputs are read-only, and outputs are written by assigning to their elements
-    (requests are honoured). ``tmp`` is the scratch memory (NDArray of uint8) or None,
-    ``state`` what ``state=`` made, ``stream`` None on the CPU. An unknown argument
-    or attribute is an MXNetError.
+    (requests are honoured). ``tmp`` is the scratch memory (NDArray of uint8) or None, ``state``
+    what ``state=`` made, ``stream`` None on the CPU. An unknown argument or attribute is an
+    MXNetError.
 
     >>> from rsnet import nd, op
     >>> _ = op.define("doc_mean", inputs="in*1+",

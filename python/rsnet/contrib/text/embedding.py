@@ -55,7 +55,10 @@ class _TokenEmbedding(Vocabulary):
         path = os.path.expanduser(path)
         if not os.path.isfile(path):
             raise ValueError(f"invalid path {path!r}: expected a file with vectors of tokens")
-        vectors = _vectors_of(path, delim, encoding)
+        try:
+            vectors = _vectors_of(path, delim, encoding)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: expected text in {encoding}: {error}") from error
         if not vectors:
             raise ValueError(f"{path}: expected lines of a token and its vector")
         unknown = vectors.pop(self.unknown_token, None)

@@ -12,8 +12,8 @@ struct Layout {
   Index row, near, far, stack;
 };
 
-// C = alpha A B (+ bias) for a stack of matrices; rows of `c` are `c_row` apart. The bias has an element
-// for each column, or for each row.
+// C = alpha A B (+ bias) for a stack of matrices; rows of `c` are `c_row` apart. The bias has an
+// element for each column, or for each row.
 template <class T>
 __global__ void matmul(Index m, Index n, Index depth, Index run, Index stacks, const T *a, Layout la,
                        const T *b, Layout lb, T *c, Index c_row, Index c_stack, double alpha,

@@ -23,7 +23,8 @@ __global__ void pick_back(Index lines, Index extent, Index inner, const T *g, co
     store(x + place_of(i, extent, inner, index, mode), (Compute<T>)g[i], 1);
 }
 
-// The gradient of what is chosen where the condition is `side`; `inner` elements have one condition.
+// The gradient of the operand chosen where the condition is `side`; `inner` elements share one
+// condition.
 template <class T, class P>
 __global__ void choose_back(Index n, Index inner, const P *condition, const T *g, T *y, int side,
                             int add) {

@@ -1,6 +1,6 @@
-// Steps of optimizers: the new weight from weight, gradient and states, which change in place. A rule
-// has the number of its states, `begin`, which may change the numbers and says whether there is a
-// step at all, and `step`, which is calculated for every element.
+// Steps of optimizers: the new weight from weight, gradient and states, which change in place. A
+// rule has the number of its states, `begin`, which may change the numbers and says whether there
+// is a step at all, and `step`, which is calculated for every element.
 
 struct Numbers { double at[10]; };
 
@@ -185,8 +185,8 @@ struct LambWhole : Rule<2> {
 };
 
 // Weight and states are of type W, the gradient of type G, the output of type O. `copy` is the
-// weight if that changes as well, `narrow` the weight of type O. `a` and `b`, if they are there, are
-// the first two numbers.
+// weight if that changes as well, `narrow` the weight of type O. `a` and `b`, if they are there,
+// are the first two numbers.
 template <class U, class W, class G, class O, class L>
 __global__ void update(Index n, const W *w, W *copy, const O *narrow, const G *g, W *s0, W *s1,
                        W *s2, O *y, const L *a, const L *b, Numbers numbers, int add) {

@@ -4,10 +4,10 @@
 //
 //     g++ $(python -m rsnet.sysconfig --cflags) -shared my_op.cc -o libmy_op.so
 //
-// What differs from MXNet: a mistake is an error of rsnet.load_library or of the call. A kernel sees
-// kAddTo only if its operator says so by set_attr<bool>("TAccumulates", true); otherwise rsnet adds.
-// Expressions over tensors have what rsnet/mxnet/expr.hpp has, and run on the calling thread. What
-// sources include from MXNet's own tree ("./operator_common.h", "../mshadow_op.h") is here.
+// What differs from MXNet: a mistake is an error of rsnet.load_library or of the call. A kernel
+// sees kAddTo only if its operator says so by set_attr<bool>("TAccumulates", true); otherwise rsnet
+// adds. Expressions over tensors have what rsnet/mxnet/expr.hpp has, and run on the calling thread.
+// What sources include from MXNet's own tree ("./operator_common.h", "../mshadow_op.h") is here.
 #ifndef RSNET_MXNET_H
 #define RSNET_MXNET_H
 

@@ -4,9 +4,9 @@
 //
 //     g++ $(python -m rsnet.sysconfig --cflags) -shared my_op.cpp -o libmy_op.so
 //
-// What differs from OneFlow: mistakes are errors of rsnet.load_library or of the call, never the end
-// of the process; defaults of attributes are checked when the library is loaded; a kernel's dtype
-// is checked when it reads an array.
+// What differs from OneFlow: mistakes are errors of rsnet.load_library or of the call, never the
+// end of the process; defaults of attributes are checked when the library is loaded; a kernel's
+// dtype is checked when it reads an array.
 #ifndef RSNET_ONEFLOW_HPP
 #define RSNET_ONEFLOW_HPP
 

@@ -6,7 +6,7 @@
  *     rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry);
  *
  * rsnet.load_library(path) opens it, compares the first with its own version, and calls the second
- * once, which registers operators, kernels and gradients. All of them are kept, or none if it fails.
+ * once, which registers operators, kernels and gradients: all of them, or none if it fails.
  *
  * C99 and C++11. Tensors have DLPack's layout. docs/plugins.md is the guide;
  * rsnet/oneflow.hpp and rsnet/mxnet.h offer OneFlow's and MXNet's C++ names over this header.
@@ -349,7 +349,8 @@ struct rsnet_host {
   /* Kernels. Scratch memory, aligned to 64 bytes, until the call ends; NULL and a failure text if
    * there is not so much. */
   void *(*temp)(rsnet_ctx *, uint64_t bytes);
-  /* n random words of 64 bits, the numbers `first` and up of this call (RSNET_RANDOM, add_random). */
+  /* n random words of 64 bits, the numbers `first` and up of this call (RSNET_RANDOM,
+   * add_random). */
   rsnet_status (*random)(rsnet_ctx *, uint64_t first, uint64_t n, uint64_t *words);
   /* Calls fn on parts of 0..n, each of `grain` items or more, on the threads of the engine and this
    * one. Parts depend on n and grain alone. Returns the first failure. On a thread that is not the

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from .... import ndarray as nd
-from ....base import data_dir
+from ....base import data_dir, file_error
 from ....contrib.text.vocab import Vocabulary
 from ....ndarray import NDArray
 from ...data.dataset import Dataset
@@ -42,6 +42,8 @@ class WikiText2(Dataset):
         There is no such segment.
     FileNotFoundError
         The file is missing: rsnet fetches nothing from a network.
+    MXNetError
+        The file cannot be read, or is not text in UTF-8.
 
     Examples
     --------
@@ -83,8 +85,11 @@ class WikiText2(Dataset):
                 f"{type(self).__name__}: there is no file '{path}': expected it there, as rsnet "
                 "fetches nothing from a network, or another root"
             )
-        with open(path, encoding="utf-8") as file:
-            lines = [line.split() for line in file]
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = [line.split() for line in file]
+        except (OSError, UnicodeDecodeError) as error:
+            raise file_error("cannot read", path, error) from error
         self._counter = Counter(word for line in lines for word in line)
         return [word for line in lines if line for word in (*line, _END_OF_LINE)]
 

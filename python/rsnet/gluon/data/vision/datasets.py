@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tarfile
+import tokenize
 import warnings
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +85,10 @@ class MNIST(_LocalDataset):
     ------
     FileNotFoundError
         A file is not there.
+    MXNetError
+        A file is no idx file, or is not whole.
+    ValueError
+        The files are not of images and of as many labels.
     """
 
     def __init__(
@@ -100,12 +106,17 @@ class MNIST(_LocalDataset):
             read_idx(self._find(f"{name}.gz", name))
             for name in (f"{which}-images-idx3-ubyte", f"{which}-labels-idx1-ubyte")
         )
+        if images.ndim != 3 or labels.ndim != 1:
+            raise ValueError(
+                f"{type(self).__name__}: '{self._root}' has images of shape {images.shape} and "
+                f"labels of shape {labels.shape}, expected (N, H, W) and (N,)"
+            )
         if len(images) != len(labels):
             raise ValueError(
                 f"{type(self).__name__}: '{self._root}' has {len(images)} images and "
                 f"{len(labels)} labels, expected as many of both"
             )
-        return images.reshape(*images.shape[:3], 1), labels
+        return images[..., np.newaxis], labels
 
 
 class FashionMNIST(MNIST):
@@ -118,6 +129,18 @@ class FashionMNIST(MNIST):
         transform: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(root, train, transform)
+
+
+def _unpacked(path: str, name: str) -> bytes | None:
+    """The bytes of the file `name` in an archive; None if it has no such file."""
+    with tarfile.open(path, "r:gz") as archive:
+        for member in archive:
+            # A link may lead to itself, and a sparse file may have any size.
+            is_plain = member.isreg() and not member.issparse()
+            if is_plain and os.path.basename(member.name) == name:
+                file = archive.extractfile(member)
+                return None if file is None else file.read()
+    return None
 
 
 class CIFAR10(_LocalDataset):
@@ -162,14 +185,15 @@ class CIFAR10(_LocalDataset):
         if not path.endswith(".tar.gz"):
             with open(path, "rb") as file:
                 return file.read()
-        with tarfile.open(path) as archive:
-            for member in archive.getmembers():
-                file_in = archive.extractfile(member)
-                if os.path.basename(member.name) == name and file_in is not None:
-                    return file_in.read()
-        raise ValueError(
-            f"{type(self).__name__}: invalid archive '{path}': expected a file '{name}' in it"
-        )
+        try:
+            found = _unpacked(path, name)
+        except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
+            raise ValueError(f"{type(self).__name__}: invalid archive '{path}': {error}") from error
+        if found is None:
+            raise ValueError(
+                f"{type(self).__name__}: invalid archive '{path}': expected a file '{name}' in it"
+            )
+        return found
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
         width = 3072 + self._label_bytes
@@ -303,8 +327,7 @@ class ImageFolderDataset(Dataset):
     def __getitem__(self, idx: int) -> Any:
         path, label = self.items[idx]
         if path.lower().endswith(".npy"):
-            found = np.load(path)
-            picture = nd.array(found, dtype=found.dtype)
+            picture = _array_in(path)
         else:
             from .... import image
 
@@ -313,6 +336,21 @@ class ImageFolderDataset(Dataset):
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+# NumPy reads the header as an expression of Python's.
+_OF_DAMAGED_ARRAYS = (
+    ValueError, TypeError, OverflowError, SyntaxError, RecursionError, tokenize.TokenError,
+)  # fmt: skip
+
+
+def _array_in(path: str) -> nd.NDArray:
+    """The array of a file of NumPy's; its header is held against the size of the file first."""
+    try:
+        found = np.lib.format.open_memmap(path, mode="r")
+        return nd.array(found, dtype=found.dtype)
+    except _OF_DAMAGED_ARRAYS as error:
+        raise ValueError(f"invalid file '{path}': expected an array of NumPy's: {error}") from error
 
 
 def _ignore(path: str, why: str) -> None:

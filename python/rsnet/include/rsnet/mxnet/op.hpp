@@ -26,7 +26,8 @@ struct NodeAttrs {
 template <typename T>
 const T& get(const dmlc::any& value) {
   const T* found = std::any_cast<T>(&value);
-  if (found == nullptr) throw rsnet::Failure("the parameters were parsed as another struct, or not");
+  if (found == nullptr)
+    throw rsnet::Failure("the parameters were parsed as another struct, or not");
   return *found;
 }
 
@@ -169,8 +170,8 @@ class Op {
     if (found == nullptr) return nullptr;
     const T* value = std::any_cast<T>(&found->value);
     if (value == nullptr) {
-      throw rsnet::Failure("operator '" + name + "': attribute '" + key + "' is of another type than "
-                           "set_attr<...> says for it");
+      throw rsnet::Failure("operator '" + name + "': attribute '" + key +
+                           "' is of another type than set_attr<...> says for it");
     }
     return value;
   }

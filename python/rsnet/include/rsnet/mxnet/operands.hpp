@@ -1,4 +1,5 @@
-// What crosses plugin.h in calls of NNVM_REGISTER_OP's operators: parameters, shapes, dtypes, arrays.
+// What crosses plugin.h in calls of NNVM_REGISTER_OP's operators: parameters, shapes, dtypes and
+// arrays.
 #ifndef RSNET_MXNET_OPERANDS_HPP
 #define RSNET_MXNET_OPERANDS_HPP
 
@@ -96,8 +97,8 @@ inline void LearnTypes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
 }
 
 // Asks rule(&inputs, &outputs), which returns nothing, for dtypes. Many rules begin with
-// CHECK_NE(dtype, -1): one that refuses dtypes of which some are unknown has no answer yet, unless it
-// refuses them in the same words when they are known.
+// CHECK_NE(dtype, -1): one that refuses dtypes of which some are unknown has no answer yet, unless
+// it refuses them in the same words when they are known.
 template <typename Rule>
 void AskForTypes(std::vector<int>* in, std::vector<int>* out, Rule rule) {
   const std::vector<int> known = *in, known_out = *out;

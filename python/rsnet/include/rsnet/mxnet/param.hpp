@@ -336,14 +336,16 @@ struct Parameter {
       fields.push_back(other);
       return;
     }
-    throw rsnet::Failure("DMLC_DECLARE_ALIAS(" + name + ", " + alias + "): there is no such field with a default");
+    throw rsnet::Failure("DMLC_DECLARE_ALIAS(" + name + ", " + alias +
+                         "): there is no such field with a default");
   }
 
  private:
   static void CheckFree(const parameter::Fields& fields, const std::string& name) {
     for (const auto& field : fields) {
       if (field->attr.name != name) continue;
-      throw rsnet::Failure("the name " + name + " is declared twice, as a field or as another name of one");
+      throw rsnet::Failure("the name " + name +
+                           " is declared twice, as a field or as another name of one");
     }
   }
 };

@@ -1,4 +1,5 @@
-// MXNET_REGISTER_OP_PROPERTY: stateful operators by Operator and OperatorProperty. See rsnet/mxnet.h.
+// MXNET_REGISTER_OP_PROPERTY: stateful operators by Operator and OperatorProperty. See
+// rsnet/mxnet.h.
 #ifndef RSNET_MXNET_PROPERTY_HPP
 #define RSNET_MXNET_PROPERTY_HPP
 

@@ -1,4 +1,5 @@
-// Descriptions of operators that functions receive: UserOpDefWrapper, UserOpConfWrapper. See rsnet/oneflow.hpp.
+// Descriptions of operators that functions receive: UserOpDefWrapper, UserOpConfWrapper. See
+// rsnet/oneflow.hpp.
 #ifndef RSNET_ONEFLOW_CONF_HPP
 #define RSNET_ONEFLOW_CONF_HPP
 
@@ -17,8 +18,8 @@ class UserOpDefWrapper {
   const Arguments& args_;
 };
 
-// A use of an operator. Either that of a context, whose attributes and arrays it tells; or one that a
-// gradient describes, made when a bound gradient needs it. There values go by names, as OneFlow's
+// A use of an operator. Either that of a context, whose attributes and arrays it tells; or one that
+// a gradient describes, made when a bound gradient needs it. There values go by names, as OneFlow's
 // logical blobs do: "<op>/<arg>_<i>".
 class UserOpConfWrapper {
  public:

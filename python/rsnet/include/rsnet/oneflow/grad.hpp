@@ -78,8 +78,9 @@ inline const std::vector<BuiltIn>& BuiltIns() {
     bool integer = is_int != given.end() && is_int->second == "True";
     auto operand = given.find(integer ? "int_operand" : "float_operand");
     if (operand == given.end()) {
-      throw rsnet::Failure("a scalar operator of a gradient has no operand: expected "
-                           "has_int_operand and int_operand, or has_float_operand and float_operand");
+      throw rsnet::Failure(
+          "a scalar operator of a gradient has no operand: expected has_int_operand and "
+          "int_operand, or has_float_operand and float_operand");
     }
     return {{"scalar", operand->second}};
   };
@@ -210,8 +211,8 @@ class Gradient : public Context {
     std::string op = value.substr(0, value.rfind('/'));
     auto made = made_.find(op);
     if (made == made_.end()) {
-      throw rsnet::Failure("invalid value '" + value + "': expected one of this gradient (an operator of "
-                           "the older style has to be passed to AddOp)");
+      throw rsnet::Failure("invalid value '" + value + "': expected one of this gradient (an "
+                           "operator of the older style has to be passed to AddOp)");
     }
     Begin(op);
     Make(made->second);
