@@ -58,10 +58,17 @@ def has_negative_axis(case):
 
 
 # Gradients
-differs("LeakyReLU", "MXNet's gradient of selu is scale * (y + alpha), though y has the scale already",
-        act_type="selu")  # fmt: skip
-differs("Pooling", "MXNet's float32 gradient is not that of its average: it divides by whole windows",
-        pool_type="avg", pooling_convention="full")  # fmt: skip
+differs(
+    "LeakyReLU",
+    "MXNet's gradient of selu is scale * (y + alpha), though y has the scale already",
+    act_type="selu",
+)
+differs(
+    "Pooling",
+    "MXNet's float32 gradient is not that of its average: it divides by whole windows",
+    pool_type="avg",
+    pooling_convention="full",
+)
 differs(
     "SequenceLast", "MXNet's gradient without lengths frees memory twice, which ends the process"
 )

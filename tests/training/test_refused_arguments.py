@@ -92,7 +92,9 @@ CASES = {
     "compression": (lambda: compressed(3), TypeError, "compression_params 3: expected a dict"),
     "type of compression": (lambda: compressed({"type": 1}), ValueError, "type 1 of gradient"),
     "threshold": (
-        lambda: compressed({"type": "2bit", "threshold": "a"}), TypeError, f"threshold 'a': {NUMBER}",
+        lambda: compressed({"type": "2bit", "threshold": "a"}),
+        TypeError,
+        f"threshold 'a': {NUMBER}",
     ),
     "num_batch": (
         lambda: trained().predict(batches(), num_batch="a"), TypeError, f"num_batch 'a': {NUMBER}",

@@ -102,7 +102,8 @@ def mp_adamw_update(
     --------
     >>> import rsnet as mx
     >>> arrays = [mx.sym.var(name) for name in ("weight", "grad", "mean", "var", "copy")]
-    >>> mx.sym.contrib.mp_adamw_update(*arrays, rescale_grad=1, lr=0.1, eta=1, name="w").list_outputs()
+    >>> made = mx.sym.contrib.mp_adamw_update(*arrays, rescale_grad=1, lr=0.1, eta=1, name="w")
+    >>> made.list_outputs()
     ['w_output']
     """
     arrays = (weight, grad, mean, var, weight32, _factor(rescale_grad))
