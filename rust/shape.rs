@@ -3,11 +3,26 @@
 //! Inside the core an unknown rank is [`Shape::unknown`] and an unknown extent is `-1`; an extent
 //! of 0 is a real, empty axis and rank 0 a scalar. The convention of old programs, in which `()`
 //! and 0 mean "unknown", is converted at the face by [`Shape::from_legacy`] and
-//! [`Shape::to_legacy`].
+//! [`Shape::to_legacy`]; which of the two a thread is in, [`is_np_shape`] says.
 
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::fmt;
+
+thread_local! {
+    static NP_SHAPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if 0 means an empty axis and `()` a scalar in this thread.
+pub fn is_np_shape() -> bool {
+    NP_SHAPE.get()
+}
+
+/// Switches the convention in this thread; returns the former setting.
+pub fn set_np_shape(active: bool) -> bool {
+    NP_SHAPE.replace(active)
+}
 
 /// Extents, held inline for up to five axes.
 pub type Dims = SmallVec<[i64; 5]>;
@@ -69,6 +84,11 @@ impl Shape {
             return Shape::unknown();
         }
         dims.iter().map(|&d| if d == 0 { -1 } else { d }).collect()
+    }
+
+    /// From the value of a parameter, in the convention of the thread.
+    pub fn from_parameter(dims: &[i64]) -> Self {
+        if is_np_shape() { Shape::new(dims) } else { Shape::from_legacy(dims) }
     }
 
     /// The extents with 0 for unknown ones, empty when the rank is unknown.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-Class = TypeVar("Class", bound=type)
+from .base import shown
+
+Maker = TypeVar("Maker")
 
 #: Classes by lower-case name, for each base class; `rsnet.registry` shows them.
 TABLES: dict[type, dict[str, Any]] = {}
 
 
-def class_named(table: Mapping[str, Class], kind: str, name: Any) -> Class:
-    """The class of this name in whatever case.
+def class_named(table: Mapping[str, Maker], kind: str, name: Any) -> Maker:
+    """The class, or the function that makes one's instances, of this name in whatever case.
 
     Raises
     ------
@@ -22,7 +24,7 @@ def class_named(table: Mapping[str, Class], kind: str, name: Any) -> Class:
     found = table.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         known = ", ".join(sorted(table))
-        raise ValueError(f"unknown {kind} {name!r}: expected one of: {known}")
+        raise ValueError(f"invalid {kind} {shown(name)}: expected one of: {known}")
     return found
 
 

@@ -33,6 +33,10 @@ NAMES: dict[str, frozenset[str]] = {
             amp autograd io nd ndarray onnx quantization svrg_optimization sym symbol tensorboard
             text
         """,
+        "contrib.quantization": """
+            calib_graph quantize_graph quantize_model quantize_model_mkldnn quantize_net
+            quantize_net_v2
+        """,
         "image": """
             Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug
             ContrastJitterAug CreateAugmenter CreateDetAugmenter CreateMultiRandCropAugmenter

@@ -1,12 +1,16 @@
-"""Nested lists of arrays or symbols: what the functions of loops take and return."""
+"""What loops and conditions take and return: nested lists of arrays or symbols, functions, a number
+of steps.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .base import shown
 
-__all__ = ["flat", "like", "listed", "pair"]
+__all__ = ["check_functions", "flat", "like", "listed", "pair", "step_limit"]
 
 
 def flat(tree: Any, kind: type, what: str) -> list[Any]:
@@ -54,3 +58,28 @@ def pair(result: Any, expected: str) -> tuple[Any, Any]:
         text = f"invalid result {shown(result)} of a loop's body: expected {expected}"
         raise ValueError(text) from None
     return first, second
+
+
+def check_functions(**given: Any) -> None:
+    """Refuses an argument that cannot be called, by its name."""
+    for what, function in given.items():
+        if not callable(function):
+            raise TypeError(f"invalid {what} {shown(function)}: expected a function")
+
+
+def step_limit(max_iterations: Any, least: int) -> int:
+    """The greatest number of steps of a loop, which may be an array of one element.
+
+    Raises
+    ------
+    ValueError
+        It is no number, or below `least`.
+    """
+    limit = max_iterations
+    if getattr(limit, "size", 0) == 1:
+        limit = limit.item()
+    if isinstance(limit, (int, float, np.integer, np.floating)) and least <= limit < 2**63:
+        return int(limit)
+    raise ValueError(
+        f"invalid max_iterations {shown(max_iterations)}: expected a number of {least} or more"
+    )

@@ -8,8 +8,8 @@ from typing import Any
 
 from ._mxnet_names import module_getattr
 from .module.arguments import as_descs
+from .module.batch_rows import batch_size_of, split_batch
 from .module.executor_group import DataParallelExecutorGroup as _Group
-from .module.executor_group import batch_size_of, split_batch
 from .ndarray import NDArray
 
 __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]

@@ -8,7 +8,10 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from ._numbers import check_number
+from .base import shown
 
 __all__ = [
     "LRScheduler",
@@ -46,6 +49,9 @@ class LRScheduler:
         warmup_begin_lr: float = 0.0,
         warmup_mode: str = "linear",
     ) -> None:
+        numbers = {"base_lr": base_lr, "warmup_steps": warmup_steps}
+        for name, value in {**numbers, "warmup_begin_lr": warmup_begin_lr}.items():
+            check_number(name, value)
         if warmup_steps < 0:
             raise ValueError(f"invalid warmup_steps {warmup_steps}: expected at least 0")
         if warmup_begin_lr > base_lr:
@@ -64,6 +70,8 @@ class LRScheduler:
 
     def get_warmup_lr(self, num_update: int) -> float:
         """The rate during the warm-up (`num_update < warmup_steps`)."""
+        if num_update < 0:
+            raise ValueError(f"invalid num_update {num_update}: expected at least 0")
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
         rise = self.warmup_final_lr - self.warmup_begin_lr
@@ -75,8 +83,9 @@ class LRScheduler:
 
 
 def _checked_factor(factor: float) -> float:
-    if factor > 1.0:
-        raise ValueError(f"invalid factor {factor}: expected at most 1")
+    check_number("factor", factor)
+    if not 0 <= factor <= 1:
+        raise ValueError(f"invalid factor {factor}: expected 0 to 1")
     return factor
 
 
@@ -101,7 +110,9 @@ class FactorScheduler(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        if step < 1:
+        check_number("step", step)
+        check_number("stop_factor_lr", stop_factor_lr)
+        if not step >= 1:
             raise ValueError(f"invalid step {step}: expected at least 1")
         self.step = step
         self.factor = _checked_factor(factor)
@@ -111,9 +122,12 @@ class FactorScheduler(LRScheduler):
     def __call__(self, num_update: int) -> float:
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
-        while num_update > self.count + self.step:
-            self.count += self.step
-            self.base_lr *= self.factor
+        if num_update > self.count + self.step:
+            if not math.isfinite(num_update):
+                raise ValueError(f"invalid num_update {num_update}: expected a finite number")
+            times = -((self.count - num_update) // self.step) - 1  # several after resuming
+            self.count += times * self.step
+            self.base_lr *= self.factor**times
             if self.base_lr < self.stop_factor_lr:
                 self.base_lr = self.stop_factor_lr
                 logging.info(
@@ -139,11 +153,16 @@ class MultiFactorScheduler(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if not isinstance(step, Iterable) or isinstance(step, str):
+            raise TypeError(f"invalid step {shown(step)}: expected a list of numbers of updates")
+        step = list(step)
+        for one in step:
+            check_number("step", one)
         if not step or any(s < 1 for s in step):
             raise ValueError(f"invalid step {step}: expected numbers of updates, at least 1")
         if any(b <= a for a, b in itertools.pairwise(step)):
             raise ValueError(f"invalid step {step}: expected an increasing list")
-        self.step = list(step)
+        self.step = step
         self.factor = _checked_factor(factor)
         self.cur_step_ind = 0
 
@@ -170,6 +189,8 @@ class _Decay(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        check_number("max_update", max_update)
+        check_number("final_lr", final_lr)
         if max_update < 1:
             raise ValueError(f"invalid max_update {max_update!r}: expected at least 1")
         if warmup_steps == max_update:
@@ -210,6 +231,7 @@ class PolyScheduler(_Decay):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        check_number("pwr", pwr)
         self.power = pwr
 
     def _share(self, progress: float) -> float:

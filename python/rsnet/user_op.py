@@ -18,33 +18,71 @@ autograd and executors. OneFlow's names for the same are in ``rsnet.oneflow``.
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
+from ._on_demand import import_on_demand
 from ._operators import publish
-from ._operators.registry import deferred, definition
+from ._operators.registry import definition as _definition
 from ._operators.user.attr import Attr
 from ._operators.user.condition import attr, device, dtype, ndim
 from ._operators.user.contexts import ComputeContext, InferContext
 from ._operators.user.definition import UserOpDefinition
-from ._operators.user.gradient import GradContext, further_words
-from ._operators.user.registration import define, grad, kernel, kernels, why
+from ._operators.user.gradient import GradContext as _GradContext
+from ._operators.user.registration import define, kernel, kernels, why
+from ._operators.user.registration import grad as _grad
 
 __all__ = [
     "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
     "definition", "UserOpDefinition", "InferContext", "ComputeContext", "GradContext",
 ]  # fmt: skip
 
-publish(__name__, [globals()[name] for name in __all__])
-
-# What programs written for OneFlow use without importing `rsnet.oneflow`, and which of its modules
-# defines it: user operators, methods of gradient contexts, a name of this module.
+# What programs written for OneFlow use without importing `rsnet.oneflow`: user operators, methods
+# of gradient contexts, a name of this module.
 _OPERATORS = ("multiply", "scalar_mul", "cast", "add_n", "reshape")
-deferred.update(dict.fromkeys(_OPERATORS, "rsnet.oneflow.builtins"))
 _METHODS = ("define", "get", "DefineOp", "GetOp", "FwOp")
-further_words.update(dict.fromkeys(_METHODS, "rsnet.oneflow.recipes"))
+
+
+class GradContext(_GradContext):
+    """What a gradient function sees.
+
+    ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the
+    function at once, and only if that input needs a gradient. OneFlow's words for these, and its
+    recipes, are methods of ``oneflow`` and of the context itself.
+    """
+
+    @cached_property
+    def oneflow(self) -> Any:
+        """``define``, ``get`` and ``FwOp``, as OneFlow's gradient functions use them."""
+        return import_on_demand("rsnet.oneflow.recipes").Recipes(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.oneflow, name) if name in _METHODS else super().__getattr__(name)
+
+
+def grad(name: str) -> Callable[[Any], Any]:
+    """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
+    return _grad(name, GradContext)
+
+
+def definition(name: str) -> Any:
+    """The registered user operator of this name, one of OneFlow's tutorials included.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        There is none.
+    """
+    if name in _OPERATORS:
+        import_on_demand("rsnet.oneflow.builtins")
+    return _definition(name)
 
 
 def __getattr__(name: str) -> object:
     if name != "user_op_builder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    return import_module("rsnet.oneflow.builder").user_op_builder
+    return import_on_demand("rsnet.oneflow.builder").user_op_builder
+
+
+publish(__name__, [globals()[name] for name in __all__])

@@ -122,8 +122,10 @@ unsafe fn datum<'a>(value: *const abi::Value) -> Result<Datum<'a>> {
             kind::F32 | kind::F64 => Datum::Float(v.f),
             kind::STR | kind::ENUM => Datum::Text(text(v.s)?),
             kind::DTYPE => Datum::DType(v.t),
-            kind::SHAPE | kind::LIST_I32 | kind::LIST_I64 => Datum::Ints(slice(v.is, n)),
-            kind::LIST_F32 => Datum::Floats(slice(v.fs, n)),
+            kind::SHAPE | kind::LIST_I32 | kind::LIST_I64 | kind::LIST_MAYBE_I64 => {
+                Datum::Ints(slice(v.is, n))
+            }
+            kind::LIST_F32 | kind::LIST_F64 => Datum::Floats(slice(v.fs, n)),
             kind::LIST_DTYPE => Datum::DTypes(slice(v.ts, n)),
             kind::LIST_SHAPE => {
                 let one = |e: &abi::Extents| slice(e.dims, e.n);

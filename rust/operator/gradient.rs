@@ -179,8 +179,12 @@ impl Gradient {
             Gradient::Rule { rule, .. } => rule(builder, node),
             Gradient::Backward { op, deps } => {
                 let n_out = node.op.num_visible_outputs(node.attrs);
+                let read = deps(node.attrs, node.inputs.len(), n_out);
+                if let Some(check) = &node.op.deferred_error {
+                    check(node.attrs)?; // what the function of `deps` could not return
+                }
                 let mut inputs = Vec::new();
-                for dep in deps(node.attrs, node.inputs.len(), n_out) {
+                for dep in read {
                     inputs.push(node.dep(builder, dep)?);
                 }
                 let grads = builder.backward(op, &inputs)?;

@@ -4,7 +4,7 @@ use super::device::DeviceKernel;
 use super::literal::parse_list;
 use super::param::Attrs;
 use super::request::{OpReq, RandomKey};
-use super::value::Value;
+use super::value::{FieldType, Value};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -206,13 +206,16 @@ impl Compare {
         }
     }
 
-    fn holds_for(self, value: &Value, text: &str) -> bool {
-        let order = match value {
-            Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
-                Value::number(text).map(|n| value.order(&n))
+    /// Does `value`, of type `ty`, compare so to `text`? Both in the precision of the type.
+    fn holds_for(self, ty: &FieldType, value: &Value, text: &str) -> bool {
+        let order = match ty.in_its_precision(value) {
+            number @ (Value::Int(_) | Value::UInt(_) | Value::Float(_)) => {
+                Value::number(text).map(|n| number.order(&ty.in_its_precision(&n)))
             }
-            Value::List(_) => parse_list(text)
-                .map(|items| value.equals(&Value::List(items)).then_some(Ordering::Equal)),
+            list @ Value::List(_) => parse_list(text).map(|items| {
+                let other = ty.in_its_precision(&Value::List(items));
+                list.equals(&other).then_some(Ordering::Equal)
+            }),
             _ => None,
         };
         self.holds(order.unwrap_or_else(|| Some(value.to_string().as_str().cmp(text))))
@@ -238,7 +241,7 @@ impl Match {
                 tensor(name).is_some_and(|t| how.holds(Some(t.2.cmp(rank))))
             }
             Match::Attr(name, how, text) => {
-                facts.attrs.value(name).is_some_and(|v| how.holds_for(v, text))
+                facts.attrs.field(name).is_some_and(|(field, v)| how.holds_for(&field.ty, v, text))
             }
             Match::And(a, b) => a.holds(facts) && b.holds(facts),
             Match::Or(a, b) => a.holds(facts) || b.holds(facts),

@@ -259,8 +259,12 @@ impl Attrs {
 
     /// The value of parameter `name` in normal form.
     pub fn value(&self, name: &str) -> Option<&Value> {
-        let at = self.schema.fields.iter().position(|f| f.name == name)?;
-        self.values.get(at)
+        self.field(name).map(|(_, value)| value)
+    }
+
+    /// Parameter `name` and its value in normal form.
+    pub fn field(&self, name: &str) -> Option<(&Field, &Value)> {
+        self.schema.fields.iter().zip(self.values.iter()).find(|(field, _)| field.name == name)
     }
 
     pub fn schema(&self) -> &Arc<Schema> {

@@ -240,12 +240,30 @@ impl FieldType {
                 items.iter().map(item).collect::<Option<_>>().map(Value::List)
             }
             (FieldType::List(_), Value::Str(text)) => self.coerce(&Value::List(parse_list(text)?)),
+            (FieldType::List(inner), Value::Int(_) | Value::Float(_)) => {
+                Some(Value::List(vec![inner.item(value)?]))
+            }
             (FieldType::Enum(keys), Value::Str(s)) => keys.contains(s).then(|| value.clone()),
             (FieldType::Enum(keys), Value::Int(i)) => {
                 let text = i.to_string();
                 keys.contains(&text).then_some(Value::Str(text))
             }
             _ => None,
+        }
+    }
+
+    /// A value of this type as kernels in C read it: a `float` in single precision.
+    pub fn in_its_precision(&self, value: &Value) -> Value {
+        match (self, value) {
+            (FieldType::Optional(inner), v) => inner.in_its_precision(v),
+            (FieldType::Float | FieldType::FloatTuple, Value::List(items)) => {
+                Value::List(items.iter().map(|v| self.in_its_precision(v)).collect())
+            }
+            (FieldType::Float | FieldType::FloatTuple, v) => match float(v) {
+                Some(Value::Float(x)) => Value::Float(f64::from(x as f32)),
+                _ => v.clone(),
+            },
+            _ => value.clone(),
         }
     }
 

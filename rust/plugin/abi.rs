@@ -85,7 +85,12 @@ pub mod kind {
     pub const U32: i32 = 15;
     pub const U64: i32 = 16;
     pub const ENUM: i32 = 17;
+    pub const LIST_F64: i32 = 18;
+    pub const LIST_MAYBE_I64: i32 = 19;
 }
+
+/// An item None of a `LIST_MAYBE_I64`.
+pub const NO_NUMBER: i64 = i64::MIN;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -153,7 +158,7 @@ pub struct Arg {
     pub count: i32,
 }
 
-/// What a plug-in never looks into.
+/// A type whose layout a plug-in never sees.
 pub enum Ctx {}
 pub enum Registry {}
 

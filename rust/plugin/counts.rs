@@ -26,7 +26,7 @@ pub fn schema(op: &OpDecl) -> Schema {
     Schema { fields, open: false }
 }
 
-/// How many arrays each argument has, from the parameters that count them.
+/// The number of arrays of each argument, from the parameters that count them.
 pub fn counts(op: &OpDecl, values: &[Value]) -> Result<[Vec<usize>; 2]> {
     let mut values = values.iter();
     let least = |args: &[ArgDecl]| args.iter().map(ArgDecl::least).collect::<Vec<_>>();

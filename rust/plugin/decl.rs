@@ -15,9 +15,8 @@ pub const NUM_ARGS: &str = "num_args";
 /// The parameter that counts the arrays of each output argument.
 pub const OUT_COUNTS: &str = "out_counts";
 
-/// Keywords of every call, and the parameters that count arrays: attributes cannot have these
-/// names.
-const RESERVED: [&str; 7] = ["name", "out", "ctx", "attr", NUM_ARGS, ARG_COUNTS, OUT_COUNTS];
+/// Keywords of every call by name.
+const KEYWORDS: [&str; 4] = ["name", "out", "ctx", "attr"];
 
 /// An input or output argument.
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ impl ArgDecl {
         self.flags & flag != 0
     }
 
-    /// Is the number of arrays the same for every call?
+    /// Returns true if the number of arrays is the same for every call.
     pub fn is_fixed(&self) -> bool {
         !self.has(abi::OPTIONAL | abi::AT_LEAST)
     }
@@ -108,7 +107,7 @@ unsafe impl Send for GradDecl {}
 // SAFETY: as for `OpDecl`.
 unsafe impl Sync for GradDecl {}
 
-/// Is it a name that Python takes for an argument?
+/// Returns true if Python takes the name for an argument.
 fn is_identifier(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
@@ -179,17 +178,17 @@ impl OpDecl {
         self.inputs.iter().map(one).collect()
     }
 
-    /// Do the parameters list how many inputs there are?
+    /// Returns true if parameters count the inputs.
     pub fn has_variable_inputs(&self) -> bool {
         self.inputs.iter().any(|a| !a.is_fixed())
     }
 
-    /// Do the parameters list how many outputs there are?
+    /// Returns true if parameters count the outputs.
     pub fn has_variable_outputs(&self) -> bool {
         self.outputs.iter().any(|a| !a.is_fixed())
     }
 
-    /// Does it say how its arrays may be distributed?
+    /// Returns true if the operator has SBP signatures.
     pub fn has_signatures(&self) -> bool {
         self.calls.sbp.is_some()
     }
@@ -217,7 +216,7 @@ impl OpDecl {
             }
         }
         for name in self.attrs.iter().map(|a| &a.field.name) {
-            if RESERVED.contains(&name.as_str()) && self.count_attr.as_ref() != Some(name) {
+            if self.is_taken(name) && self.count_attr.as_ref() != Some(name) {
                 return Err(Error::value(format!(
                     "invalid name '{name}': expected another one, since every call has a use of \
                      its own for it"
@@ -239,6 +238,13 @@ impl OpDecl {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Returns true if every call has a use of its own for a parameter of this name.
+    fn is_taken(&self, name: &str) -> bool {
+        (KEYWORDS.contains(&name) && !self.has(abi::BACKWARD))
+            || (self.has_variable_inputs() && [NUM_ARGS, ARG_COUNTS].contains(&name))
+            || (self.has_variable_outputs() && name == OUT_COUNTS)
     }
 
     fn check_functions(&self) -> Result<()> {
@@ -327,6 +333,8 @@ fn field_type(kind: i32, choices: Vec<String>) -> Option<FieldType> {
         DTYPE => FieldType::Enum(dtype_names()),
         LIST_I32 => list(FieldType::Int),
         LIST_F32 => FieldType::FloatTuple,
+        LIST_F64 => list(FieldType::Double),
+        LIST_MAYBE_I64 => FieldType::OptIntTuple,
         LIST_DTYPE => list(FieldType::Enum(dtype_names())),
         LIST_SHAPE => list(FieldType::Shape),
         LIST_STR => list(FieldType::Str),

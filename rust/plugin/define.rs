@@ -40,7 +40,7 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
     def.library = Some(op.library.name.clone());
     def.aliases = op.aliases.clone();
     def.is_backward = op.has(abi::BACKWARD);
-    // What `resources` asks for depends on attributes and shapes: it may draw in some calls.
+    // `resources` depends on attributes and shapes: the operator may draw in some calls.
     def.deterministic =
         !op.has(abi::NOT_DETERMINISTIC | abi::RANDOM) && op.calls.resources.is_none();
     def.key_var_num_args = match &op.count_attr {
@@ -118,7 +118,7 @@ fn add_names(def: &mut OpDef, op: &Arc<OpDecl>) {
     }
 }
 
-/// How many outputs are visible: all but the hidden ones.
+/// The number of visible outputs: all but the hidden ones.
 fn add_visible(def: &mut OpDef, op: &Arc<OpDecl>) {
     if op.calls.names.is_none() && !op.outputs.iter().any(|a| a.has(abi::HIDDEN)) {
         return;
@@ -151,7 +151,7 @@ fn add_input_docs(def: &mut OpDef, op: &OpDecl) {
     }
 }
 
-/// What stands in the place of `data`, where the number of inputs varies.
+/// The documentation of the inputs where their number varies.
 fn described(args: &[ArgDecl]) -> String {
     if let [only] = args
         && !only.doc.is_empty()

@@ -71,7 +71,7 @@ impl Segment {
         })
     }
 
-    /// Is it within the file, and in memory that is loaded from it?
+    /// Returns true if the range lies within the file, and in memory that is loaded from it.
     fn fits(&self, bytes: &[u8], all: &[Segment]) -> bool {
         const PAGE: u64 = 4096;
         let in_file = self.offset.checked_add(self.in_file);
@@ -92,7 +92,8 @@ impl Segment {
         }
     }
 
-    /// Is another loaded segment, which begins at the same address or later, in this one's memory?
+    /// Returns true if another loaded segment, which begins at the same address or later, lies in
+    /// this one's memory.
     fn is_overlapped_by(&self, other: &Segment) -> bool {
         other.kind == LOAD
             && !std::ptr::eq(self, other)
@@ -100,7 +101,7 @@ impl Segment {
             && other.address < self.address + self.in_memory
     }
 
-    /// Are the other's bytes loaded by this one, to where the other says they are?
+    /// Returns true if this segment loads the other's bytes to where the other says they are.
     fn contains(&self, other: &Segment) -> bool {
         let end = |s: &Segment| s.offset.saturating_add(s.in_file);
         self.kind == LOAD

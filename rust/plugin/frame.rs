@@ -26,7 +26,7 @@ pub const MOST_AXES: usize = 32;
 /// The extents of a shape of which nothing is known, for libraries that look at them nevertheless.
 static UNKNOWN_EXTENTS: [i64; MOST_AXES] = [-1; MOST_AXES];
 
-/// What a callback is asked for: it has the functions of the host that answer this, and no others.
+/// The question that a callback answers: it has the functions of the host for this answer only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// No answer but its status.
@@ -64,14 +64,14 @@ pub struct Frame<'a> {
     pub parsed: &'a Parsed,
     asks: Asks,
     pub random: RandomKey,
-    /// Where the arrays are.
+    /// The device of the arrays.
     pub device: Context,
     /// Memory of that device, unless it is the CPU.
     pub memory: Option<&'a dyn DeviceMemory>,
     scene: Lock<Scene>,
 }
 
-/// What a callback can change. Small, since every call of a kernel makes one.
+/// The state that a callback can change. Small, since every call of a kernel makes one.
 #[derive(Default)]
 pub struct Scene {
     failure: Option<String>,
@@ -81,7 +81,7 @@ pub struct Scene {
     said: Option<Box<Said>>,
 }
 
-/// What is known of arrays, and what an operator says of itself: few calls of kernels need either.
+/// Knowledge of arrays, and an operator's answers about itself: few calls of kernels need either.
 #[derive(Default)]
 pub struct Said {
     pub tensors: [Vec<Slot>; 2],
@@ -104,7 +104,7 @@ impl Scene {
 // the frame.
 unsafe impl Send for Scene {}
 
-/// What is known of one array.
+/// Knowledge of one array.
 pub struct Slot {
     pub tensor: abi::Tensor,
     pub shape: Shape,
@@ -216,7 +216,7 @@ impl<'a> Frame<'a> {
         self.scene.lock()
     }
 
-    /// What the callback changed.
+    /// The state after the callback.
     pub fn into_said(mut self) -> Said {
         self.scene.get_mut().said.take().map(|said| *said).unwrap_or_default()
     }
@@ -309,7 +309,7 @@ impl<'a> Frame<'a> {
             let known = slot.shape.clone();
             drop(scene);
             return Err(Error::value(format!(
-                "invalid shape {shape} of {}: expected {known}",
+                "invalid shape {known} of {}: expected {shape}",
                 self.array(side, at)
             )));
         }
@@ -339,7 +339,7 @@ impl<'a> Frame<'a> {
             Some(known) if known != dtype => {
                 drop(scene);
                 Err(Error::type_(format!(
-                    "invalid dtype {dtype} of {}: expected {known}",
+                    "invalid dtype {known} of {}: expected {dtype}",
                     self.array(side, at)
                 )))
             }

@@ -38,7 +38,7 @@ pub fn gradient(op: &Arc<OpDecl>, decl: &Arc<GradDecl>, registry: &Weak<Registry
     }
 }
 
-/// What a backward operator reads: all output gradients if there is no callback.
+/// The arrays that a backward operator reads: all output gradients if there is no callback.
 fn deps(decl: &GradDecl, parsed: &Parsed) -> Result<Vec<Dep>> {
     if decl.calls.deps.is_none() {
         let visible = parsed.names[1].iter().filter(|n| n.1 & abi::HIDDEN == 0).count();

@@ -212,7 +212,7 @@ fn types_alone(
     }
     let shapes = unknown(ins.len());
     if ins.iter().any(Option::is_none) {
-        // What it refuses, it may accept when shapes are known.
+        // A dtype that it refuses may be accepted when shapes are known.
         if let Ok((accepted, _)) = learn(attrs, op, (&shapes, ins), outs.len()) {
             let demanded = demands(ins, &accepted);
             ins.copy_from_slice(&demanded);
@@ -261,7 +261,7 @@ fn both(
     Ok(Vec::new())
 }
 
-/// Which argument each input is of; where the library lists the names, each is one by itself.
+/// The argument of each input; where the library lists the names, each is one by itself.
 fn arguments(attrs: &Attrs, op: &Arc<OpDecl>) -> Result<Vec<usize>> {
     with_parsed(attrs, op, |parsed| match op.calls.names {
         Some(_) => (0..parsed.names[0].len()).collect(),

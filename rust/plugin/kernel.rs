@@ -52,7 +52,7 @@ impl State {
         Ok(Arc::new(State { own, of_kernels: Lock::default() }))
     }
 
-    /// What a kernel made when it first ran on this node.
+    /// The state that a kernel made when it first ran on this node.
     fn of_kernel(&self, kernel: &KernelDecl) -> Option<*mut c_void> {
         let all = self.of_kernels.lock();
         all.iter().find(|(k, _)| std::ptr::eq(*k, kernel)).map(|(_, known)| known.made)

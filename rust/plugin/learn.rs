@@ -28,7 +28,7 @@ const LONGEST_TURN: usize = 4;
 /// Asks `infer` about inputs of these dtypes; `None` if it needs to know more.
 pub type Ask<'a> = &'a dyn Fn(&[Option<DType>]) -> Result<Option<Said>>;
 
-/// What is learnt of inputs that were unknown.
+/// Findings about inputs that were unknown.
 pub struct Learnt {
     /// What `infer` says of the accepted dtypes, where it had to be asked for them and has an
     /// answer.
@@ -93,7 +93,7 @@ struct Search<'a> {
     /// The combination that is tried, or was accepted.
     supposed: Vec<Option<DType>>,
     ask: Ask<'a>,
-    /// How many more questions may be asked.
+    /// The number of questions that may still be asked.
     left: usize,
 }
 

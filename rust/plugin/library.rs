@@ -12,7 +12,7 @@ pub struct Library {
     /// Its file name, which symbol files mention.
     pub name: String,
     pub guard: Option<abi::GuardFn>,
-    /// Do its kernels run between guard bytes, with their inputs compared before and after?
+    /// True if its kernels run between guard bytes, with their inputs compared before and after.
     pub checked: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ impl Library {
     }
 }
 
-/// What a library made, with the function that destroys it.
+/// An object that a library made, with the function that destroys it.
 pub struct Owned {
     pub made: *mut c_void,
     free: abi::FreeFn,

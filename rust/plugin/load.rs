@@ -44,7 +44,7 @@ struct Table {
     refused: HashSet<PathBuf>,
 }
 
-/// What a library registered.
+/// A library that was loaded, with the operators that it registered.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub path: PathBuf,
@@ -68,7 +68,7 @@ impl Libraries {
         self.table.hold()
     }
 
-    /// What libraries said of an operator.
+    /// The descriptions of an operator, by libraries.
     pub fn parts(&self, op: &str) -> Option<Parts> {
         self.table.lock().parts.get(op).cloned()
     }
@@ -359,8 +359,8 @@ fn enter(
     Ok(Loaded { path, operators, names, called })
 }
 
-/// What was registered, by operator. Kernels and gradients may belong to an operator of a library
-/// that was loaded before.
+/// The registration, sorted by operator. Kernels and gradients may belong to an operator of a
+/// library that was loaded before.
 fn put_together(found: Registration, table: &Lock<Table>) -> Result<Vec<Parts>> {
     let new = |op| Parts { op, kernels: Vec::new(), gradient: None };
     let mut parts: Vec<Parts> = found.ops.into_iter().map(new).collect();

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::operator::{Attrs, Value};
 use std::sync::Arc;
 
-/// What an operator knows of values in normal form: those of the attributes, then the counts of
+/// An operator's view of values in normal form: those of the attributes, then the counts of
 /// arrays.
 pub fn parse(op: &Arc<OpDecl>, values: &[Value]) -> Result<Parsed> {
     let (own, more) = values.split_at(op.attrs.len().min(values.len()));

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Parsed {
     pub op: Arc<OpDecl>,
     pub values: Values,
-    /// How many arrays each input and output argument has.
+    /// The number of arrays of each input and output argument.
     pub counts: [Vec<usize>; 2],
     /// Names of all inputs and outputs, and their flags.
     pub names: [Vec<(String, u32)>; 2],
@@ -41,7 +41,7 @@ impl Parsed {
         Arc::new(self)
     }
 
-    /// What `parse` made.
+    /// The object that `parse` made.
     pub fn made(&self) -> *mut std::ffi::c_void {
         self.made.as_ref().map_or(std::ptr::null_mut(), |m| m.made)
     }
@@ -74,7 +74,7 @@ impl Parsed {
         }
     }
 
-    /// How many arrays an argument has.
+    /// The number of arrays of an argument.
     pub fn count(&self, side: i32, arg: &str) -> usize {
         let at = self.op.args(side).iter().position(|a| a.name == arg);
         match at {

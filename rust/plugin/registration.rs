@@ -10,7 +10,7 @@ use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What an `rsnet_registry` points to.
+/// The target of an `rsnet_registry` pointer.
 pub struct Registration {
     pub library: Arc<Library>,
     pub ops: Vec<Arc<OpDecl>>,

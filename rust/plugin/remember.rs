@@ -16,7 +16,7 @@ type Sides<T> = [SmallVec<[T; 3]>; 2];
 /// known for them.
 pub type Accepted = (Vec<Option<DType>>, Option<Vec<Shape>>);
 
-/// What was learnt of inputs of unknown dtypes.
+/// Findings about inputs of unknown dtypes.
 struct Learnt {
     shapes: SmallVec<[Shape; 3]>,
     types: Vec<Option<DType>>,
@@ -73,7 +73,7 @@ impl Remembered {
         keep(&self.both, || ([ins.0.into(), outs.0.into()], types()));
     }
 
-    /// What was learnt of these inputs, or of the same while less was known of their dtypes.
+    /// The finding about these inputs, or about the same while less was known of their dtypes.
     pub fn learnt(&self, shapes: &[Shape], types: &[Option<DType>]) -> Option<Result<Accepted>> {
         let kept = self.learnt.try_lock()?;
         let known = kept.as_ref()?;
@@ -84,7 +84,7 @@ impl Remembered {
         }
         let holds = match &known.answer {
             Ok((accepted, _)) => types.iter().zip(accepted).all(says_more),
-            // What is known now has been tried.
+            // The dtypes that are known now have been tried.
             Err(_) => {
                 let tried = candidates(&known.types);
                 candidates(types).iter().all(|dtype| tried.contains(dtype))

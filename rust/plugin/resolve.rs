@@ -35,7 +35,7 @@ fn array(name: &str, op: &OpDecl) -> Result<String> {
              range",
             a.count
         ))),
-        // What `names` will list cannot be known here.
+        // The names that `names` will list cannot be known here.
         None if op.calls.names.is_some() => Ok(arg.to_owned()),
         None => {
             let known: Vec<_> = args().map(|a| a.name.as_str()).collect();
@@ -47,7 +47,7 @@ fn array(name: &str, op: &OpDecl) -> Result<String> {
     }
 }
 
-/// What an attribute is compared with, in the normal form of its kind.
+/// The value that an attribute is compared with, in the normal form of its kind.
 fn value(name: &str, text: &str, op: &OpDecl) -> Result<String> {
     let attr = op.attrs.iter().find(|a| a.field.name == name).ok_or_else(|| {
         let known: Vec<_> = op.attrs.iter().map(|a| a.field.name.as_str()).collect();

@@ -36,7 +36,7 @@ pub struct Rule {
     pub bound: Vec<Option<usize>>,
 }
 
-/// What a gradient reads; an error names a number that there is not.
+/// The array that a gradient reads; an error names a number out of range.
 pub fn dep(source: i32, number: i32, n_in: usize, n_out: usize) -> Result<Dep> {
     let at = |n: usize, what: &str| {
         let i = usize::try_from(number).ok().filter(|i| *i < n);
@@ -138,7 +138,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Which nodes a bound gradient needs.
+    /// The nodes that bound gradients need.
     pub fn reachable(&self) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         let mark = |needed: &mut Vec<bool>, value: usize| {

@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char};
 /// Attributes in the order of declaration.
 pub struct Values {
     pub all: Vec<abi::Value>,
-    /// What the pointers of `all` point to.
+    /// The targets of the pointers in `all`.
     _kept: Vec<Kept>,
 }
 
@@ -35,7 +35,8 @@ impl Values {
     pub fn new(attrs: &[AttrDecl], values: &[Value]) -> Result<Values> {
         let mut made = Values { all: Vec::with_capacity(attrs.len()), _kept: Vec::new() };
         for (attr, value) in attrs.iter().zip(values) {
-            let c = made.convert(attr.kind, value).ok_or_else(|| {
+            let exact = attr.field.ty.in_its_precision(value);
+            let c = made.convert(attr.kind, &exact).ok_or_else(|| {
                 Error::value(format!(
                     "invalid value '{value}' of attribute '{}': a library cannot read it",
                     attr.field.name
@@ -70,11 +71,11 @@ impl Values {
     fn list(&mut self, kind: i32, items: &[Value]) -> Option<abi::Value> {
         let n = i32::try_from(items.len()).ok()?;
         let (v, kept) = match kind {
-            kind::SHAPE | kind::LIST_I32 | kind::LIST_I64 => {
+            kind::SHAPE | kind::LIST_I32 | kind::LIST_I64 | kind::LIST_MAYBE_I64 => {
                 let ints = ints(items)?;
                 (Payload { is: ints.as_ptr() }, Kept::Ints(ints))
             }
-            kind::LIST_F32 => {
+            kind::LIST_F32 | kind::LIST_F64 => {
                 let number = |v: &Value| match v {
                     Value::Float(x) => Some(*x),
                     _ => None,
@@ -115,6 +116,7 @@ impl Values {
 fn ints(items: &[Value]) -> Option<Vec<i64>> {
     let int = |v: &Value| match v {
         Value::Int(i) => Some(*i),
+        Value::None => Some(abi::NO_NUMBER),
         _ => None,
     };
     items.iter().map(int).collect()

@@ -2,7 +2,6 @@
 //! left to the Python package.
 
 use super::ndarray::PyNDArray;
-use super::np_shape::is_np_shape;
 use super::thread_state::thread_state;
 use crate::ndarray::NDArray;
 use pyo3::prelude::*;
@@ -26,7 +25,7 @@ pub fn rows(array: &PyNDArray, key: &Bound<'_, PyAny>) -> PyResult<Option<NDArra
         }
         let at = at as usize;
         // A single element has shape (1,), and () only where () is a shape.
-        let keeps_axis = array.shape().ndim() == 1 && !is_np_shape();
+        let keeps_axis = array.shape().ndim() == 1 && !crate::shape::is_np_shape();
         return Ok(if keeps_axis { array.slice(at, at + 1) } else { array.at(at) }.ok());
     }
     let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };

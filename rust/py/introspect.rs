@@ -42,6 +42,12 @@ fn is_builtin_operator(name: &str) -> bool {
     runtime().registry.get(name).is_some_and(|op| runtime().registry.is_builtin(&op.name))
 }
 
+/// Whether an operator is for gradients alone.
+#[pyfunction]
+fn is_backward_operator(name: &str) -> bool {
+    runtime().registry.get(name).is_some_and(|op| op.is_backward)
+}
+
 fn find(name: &str) -> PyResult<Arc<OpDef>> {
     let found = runtime().registry.get(name);
     found.ok_or_else(|| PyKeyError::new_err(format!("operator '{name}' is not registered")))
@@ -143,6 +149,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         operator_aliases,
         registry_version,
         is_builtin_operator,
+        is_backward_operator,
         operator_info,
         operator_kernels,
         explain_kernels,

@@ -1,9 +1,11 @@
 """The tests here run on the CUDA driver that `RSNET_LIBCUDA` names: `make test-cuda`.
 
 A process has one driver for its life, and other tests expect that there is none; so without the
-variable nothing here is collected. `tests/contracts/test_cuda.py` runs them all in a process.
+variable nothing here is collected. `tests/contracts/test_cuda.py` runs a third of the cases in a
+process.
 """
 
+import collections
 import contextlib
 import ctypes
 import os
@@ -18,11 +20,25 @@ from rsnet import nd
 collect_ignore_glob = [] if os.environ.get("RSNET_LIBCUDA") else ["test_*.py"]
 
 
-def pytest_collection_modifyitems(items):
-    """Any test may be the first to need a kernel, which a compiler in a process makes then."""
+def pytest_collection_modifyitems(config, items):
+    """Any test may be the first to need a kernel, which a compiler in a process makes then.
+
+    RSNET_EVERY_CASE=3 keeps every third case of a parametrized test.
+    """
+    every = int(os.environ.get("RSNET_EVERY_CASE", "1"))
+    cases = collections.Counter()
+    left_out = []
     for item in items:
         if "tests/cuda" in str(item.path):
             item.add_marker(pytest.mark.process)
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % every:
+                left_out.append(item)
+            cases[name] += 1
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        left_out = set(left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 class Emulated:

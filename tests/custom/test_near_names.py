@@ -81,6 +81,32 @@ def test_op_defines_no_operators_of_oneflow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.process
+def test_contexts_of_gradients_are_of_one_class_whatever_is_imported():
+    code = """
+import sys
+from rsnet import autograd, nd, op, user_op
+op.define("one", inputs="in", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+op.kernel("one")(lambda ctx: ctx.assign("out", ctx.inp("in")))
+seen = []
+@op.grad("one")
+def _(ctx):
+    seen.append((type(ctx), "rsnet.oneflow" in sys.modules))
+    if len(seen) > 1:
+        seen.append((type(ctx.FwOp().attr.__self__), "rsnet.oneflow" in sys.modules))
+    ctx.bind("in", lambda: ctx.grad("out"))
+for _ in range(3):
+    x = nd.ones(2)
+    x.attach_grad()
+    with autograd.record():
+        y = nd.one(x)
+    y.backward()
+assert {kind for kind, _ in seen} == {user_op.GradContext}, seen
+assert [loaded for _, loaded in seen] == [False, False, True, True, True], seen
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_misspelt_method_of_a_gradient_context_gets_a_near_name():
     op.define("near_gradient", inputs="in", outputs="out",
               infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))  # fmt: skip

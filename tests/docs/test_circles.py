@@ -38,7 +38,6 @@ LATE_CIRCLES = [
     {"gluon.constant", "gluon.parameter", "gluon.parameter_dict"},
     {"gluon.contrib.estimator.checkpoints", "gluon.contrib.estimator.event_handler"},
     {"image.detection", "image.detection_iterator"},
-    {"sbp", "sbp_rules"},
     {"symbol.graph", "symbol.symbol"},
 ]
 
@@ -189,6 +188,24 @@ def test_modules_of_python_reach_one_another_in_no_other_circles():
     late = [{f"rsnet.{name}" for name in circle} for circle in LATE_CIRCLES]
     found = circles(python_imports(within_functions=True))
     assert sorted(found, key=sorted) == sorted(late, key=sorted)
+
+
+def test_the_package_of_operators_knows_none_of_its_interfaces():
+    faces = {f"rsnet.{name}" for name in ("operator", "op", "user_op", "sbp", "sbp_rules")}
+    upward = [
+        (module, other)
+        for module, others in python_imports(within_functions=True).items()
+        if module.startswith(("rsnet._operators", "rsnet._sbp"))
+        for other in others
+        if other in faces or other.startswith("rsnet.oneflow")
+    ]
+    assert upward == []
+    named = [
+        path.name
+        for path in (*PYTHON.glob("_operators/**/*.py"), *PYTHON.glob("_sbp/*.py"))
+        if "rsnet.oneflow" in path.read_text()
+    ]
+    assert named == []
 
 
 def test_imports_within_functions_are_found_where_they_are_asked_for():

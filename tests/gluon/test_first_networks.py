@@ -137,7 +137,7 @@ def test_every_activation_of_the_operator_is_one_of_the_layer():
 
 
 def test_unknown_initializers_are_refused_where_the_layer_is_made():
-    with says(ValueError, "unknown initializer 'xavierr': expected one of: "):
+    with says(ValueError, "invalid initializer 'xavierr': expected one of: "):
         nn.Dense(2, weight_initializer="xavierr")
     nn.Dense(2, weight_initializer=mx.init.Xavier().dumps())
 

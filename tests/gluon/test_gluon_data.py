@@ -7,7 +7,6 @@ import pickle
 import re
 import signal
 import struct
-import time
 from multiprocessing.pool import ThreadPool
 
 import numpy as np
@@ -137,11 +136,12 @@ def test_a_worker_that_dies_is_named():
 @pytest.mark.process
 @pytest.mark.parametrize("mode", ["threads", "processes"])
 def test_a_worker_that_is_too_slow_is_reported(mode):
-    loader = DataLoader(
-        SimpleDataset([1]).transform(lambda x: time.sleep(3) or x), 1, timeout=0.2, **MODES[mode]
-    )
+    go_on = multiprocessing.Event()
+    data = SimpleDataset([1]).transform(lambda x: go_on.wait() and x)
+    loader = DataLoader(data, 1, timeout=0.2, **MODES[mode])
     with pytest.raises((TimeoutError, multiprocessing.TimeoutError), match=r"within 0\.2 seconds"):
         list(loader)
+    go_on.set()
 
 
 @pytest.mark.process

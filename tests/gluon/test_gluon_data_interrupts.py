@@ -1,11 +1,12 @@
-"""Loaders of batches after Ctrl-C and after a fork."""
+"""Loaders of batches after Ctrl-C, after a fork, and when their process ends or is killed."""
 
 import multiprocessing.connection
 import os
+import signal
 
 import numpy as np
 import pytest
-from processes import printed
+from processes import printed, run
 
 from rsnet import gluon
 
@@ -82,3 +83,53 @@ def test_a_child_loads_by_threads_of_its_own():
             os._exit(len(list(loader)))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(list(loader)))
     """) == "10 10"  # fmt: skip
+
+
+def test_workers_leave_when_their_process_is_killed():
+    """Another process has inherited its side of the pipes, which stays open; the output of the
+    program ends with the workers.
+    """
+    done = run("""
+        import os, signal
+        import numpy as np
+        from rsnet import gluon
+        from rsnet.gluon.data import _workers
+
+        _workers._PARENT_CHECK_S = 0.05
+        read, write = os.pipe()
+        loader = gluon.data.DataLoader(np.arange(8), 4, num_workers=2)
+        print(len(list(loader)), flush=True)
+        if not os.fork():
+            for file in (1, 2, write):
+                os.close(file)
+            signal.alarm(100)
+            os.read(read, 1)  # until the workers have ended
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "2\n")
+
+
+def test_workers_end_with_their_loader_whatever_was_inherited():
+    """Workers have the handlers of their process, and those of a later loader the pipes of an
+    earlier one.
+    """
+    assert printed("""
+        import multiprocessing, signal
+        import numpy as np
+        from rsnet import gluon
+
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.alarm(100)
+        early, late = (gluon.data.DataLoader(np.arange(8), 4, num_workers=2) for _ in range(2))
+        assert len(list(early)) == len(list(late)) == 2
+        workers = [worker.process for worker in early._workers._workers]
+        for worker in workers:
+            worker.join = lambda timeout=None, join=worker.join: join()  # no limit
+        del early
+        print([worker.exitcode for worker in workers])
+        stubborn = late._workers._workers[0].process
+        stubborn.terminate()
+        stubborn.join()
+        print(stubborn.exitcode)
+    """) == "[0, 0]\n-15"  # fmt: skip

@@ -175,3 +175,13 @@ def test_initializers_of_a_graph_are_those_of_initialize():
     block = gluon.SymbolBlock(out, data)
     block.initialize(mx.init.One())  # Xavier, an attribute of the bias too, would refuse it
     assert block(nd.ones((1, 3))).asnumpy().tolist() == [[4, 4]]
+
+
+def test_parameters_of_a_graph_have_no_multipliers(tmp_path):
+    """As in MXNet, whose attributes of a variable are for modules."""
+    weight = mx.sym.Variable("w", lr_mult=0.5, wd_mult=0)
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight, num_hidden=2, no_bias=True)
+    net.save(str(tmp_path / "l-symbol.json"))
+    block = gluon.SymbolBlock.imports(str(tmp_path / "l-symbol.json"), ["data"])
+    (param,) = block.collect_params().values()
+    assert (param.lr_mult, param.wd_mult) == (1, 1)

@@ -197,6 +197,17 @@ def test_zoneout_keeps_steps_while_training():
     assert 5 < (first == 0).sum() < 45 and 5 < (first == second).sum() < 45
 
 
+@pytest.mark.parametrize("rate", [0, 0.5])
+def test_variational_dropout_gives_one_array_unless_states_are_dropped(rate):
+    def unrolled(**rates):
+        cell = contrib.rnn.VariationalDropoutCell(rnn.RNNCell(HIDDEN, input_size=WIDTH), **rates)
+        cell.initialize()
+        return cell.unroll(2, nd.ones((1, 2, WIDTH)))[0]
+
+    assert unrolled(drop_inputs=rate, drop_outputs=rate).shape == (1, 2, HIDDEN)
+    assert [step.shape for step in unrolled(drop_states=0.5)] == [(1, HIDDEN)] * 2
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_convolutional_cells(kind, axes):

@@ -305,7 +305,7 @@ def test_wrong_trainers_are_refused():
         gluon.Trainer([3], "sgd")
     with pytest.raises(ValueError, match="is given twice"):
         gluon.Trainer([net.weight, net.weight], "sgd")
-    with pytest.raises(ValueError, match="unknown optimizer 'foo'"):
+    with pytest.raises(ValueError, match="invalid optimizer 'foo'"):
         gluon.Trainer(net.collect_params(), "foo")
     with pytest.raises(RuntimeError, match="has not been initialized"):
         gluon.Trainer(nn.Dense(1).collect_params(), "sgd")

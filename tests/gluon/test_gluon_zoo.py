@@ -70,7 +70,7 @@ def test_weights_come_from_local_files(tmp_path):
 
 
 def test_unknown_networks_are_refused():
-    with pytest.raises(ValueError, match="unknown model 'foo': expected one of: "):
+    with pytest.raises(ValueError, match="invalid model 'foo': expected one of: "):
         vision.get_model("foo")
     with pytest.raises(AssertionError, match="invalid num_layers 20: expected one of: 18, "):
         vision.get_resnet(1, 20)

@@ -444,8 +444,6 @@ def test_errors_in_a_body_reach_the_caller():
         contrib.foreach(lambda x, s: (1.0, s), x, s)
     with pytest.raises(ValueError, match=r"invalid result \(<.*expected \(outputs, states\)"):
         contrib.foreach(lambda x, s: (x + s,), x, s)
-    with pytest.raises(ValueError, match="max_iterations"):
-        contrib.while_loop(lambda i: i, lambda i: (i, i), x)
     with pytest.raises(ValueError, match="numbers of outputs 1 and 2"):
         contrib.cond(x, lambda: x, lambda: [x, x])
     wide = contrib.cond(x > 0, lambda: x, lambda: -x)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from networks import mlp
 
 import rsnet as mx
 from rsnet.base import MXNetError
@@ -11,13 +12,6 @@ from rsnet.symbol.graph import StaticGraph
 
 sym = mx.sym
 V = sym.Variable
-
-
-def mlp():
-    net = sym.FullyConnected(V("data"), name="fc1", num_hidden=8)
-    net = sym.Activation(net, name="relu1", act_type="relu")
-    net = sym.FullyConnected(net, name="fc2", num_hidden=3)
-    return sym.SoftmaxOutput(net, name="softmax")
 
 
 def many_terms():

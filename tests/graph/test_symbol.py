@@ -7,19 +7,12 @@ import re
 
 import numpy as np
 import pytest
+from networks import mlp
 
 import rsnet as mx
 from rsnet.base import MXNetError
 
 sym = mx.sym
-
-
-def mlp():
-    data = sym.Variable("data")
-    net = sym.FullyConnected(data, name="fc1", num_hidden=8)
-    net = sym.Activation(net, name="relu1", act_type="relu")
-    net = sym.FullyConnected(net, name="fc2", num_hidden=3)
-    return sym.SoftmaxOutput(net, name="softmax")
 
 
 # ---- names -------------------------------------------------------------------------------------

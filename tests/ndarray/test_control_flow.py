@@ -82,7 +82,6 @@ def test_cond_runs_one_branch():
         ),
         (lambda: contrib.foreach(lambda x, s: (x, s), nd.array(2).reshape(()), []), "one axis"),
         (lambda: contrib.foreach(lambda x, s: (x, s), "a", []), "invalid data of type str"),
-        (lambda: contrib.while_loop(bool, lambda i: (i, i), nd.ones(1)), "max_iterations None"),
         (lambda: contrib.while_loop(bool, bool, [], max_iterations=1), "at least one array"),
         (
             lambda: contrib.while_loop(
@@ -103,6 +102,63 @@ def test_cond_runs_one_branch():
 def test_errors_name_argument_and_expectation(call, error):
     with pytest.raises((ValueError, TypeError), match=error):
         call()
+
+
+@pytest.fixture(params=["nd", "sym"])
+def interface(request):
+    """`contrib` of arrays or symbols, with an array or a symbol."""
+    if request.param == "nd":
+        return contrib, nd.ones(1)
+    return mx.sym.contrib, mx.sym.var("x")
+
+
+@pytest.mark.parametrize(
+    "limit", [None, -1, float("nan"), float("inf"), 2**63, "5", [5], nd.ones(2)]
+)
+def test_a_limit_of_steps_is_a_number(interface, limit):
+    functions, x = interface
+    with pytest.raises(ValueError, match="invalid max_iterations .*: expected a number of"):
+        functions.while_loop(lambda i: i < 3, lambda i: (i, i + 1), x, max_iterations=limit)
+
+
+@pytest.mark.parametrize("limit", [2, 2.5, np.int64(2), nd.array([2])])
+def test_a_limit_of_steps_is_any_number(interface, limit):
+    functions, x = interface
+    out, _ = functions.while_loop(lambda i: i < 9, lambda i: (i, i + 1), x, max_iterations=limit)
+    if functions is not contrib:
+        out = out.eval(x=nd.ones(1))[0]
+    assert out.asnumpy().tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize("pred", ["a", "", None, [], [1], object()])
+def test_a_condition_is_an_array_or_a_number(pred):
+    text = "invalid condition .*: expected an array of one element, or a number"
+    with pytest.raises(TypeError, match=text):
+        contrib.cond(pred, list, list)
+    with pytest.raises(TypeError, match=text):
+        contrib.while_loop(lambda i: pred, lambda i: (i, i), nd.ones(1), max_iterations=2)
+    with pytest.raises(TypeError, match="invalid pred .*: expected a Symbol or a function"):
+        mx.sym.contrib.cond(pred, list, list)
+
+
+@pytest.mark.parametrize("pred", [True, 1, np.float32(1), np.array([1]), nd.ones(1), np.bool_(1)])
+def test_a_condition_is_any_number(pred):
+    assert contrib.cond(pred, lambda: "then", lambda: "else") == "then"
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda f, x: f.foreach(3, x, []), "body 3"),
+        (lambda f, x: f.while_loop(3, list, x, max_iterations=2), "cond 3"),
+        (lambda f, x: f.while_loop(list, 3, x, max_iterations=2), "func 3"),
+        (lambda f, x: f.cond(x, 3, list), "then_func 3"),
+        (lambda f, x: f.cond(x, list, 3), "else_func 3"),
+    ],
+)
+def test_what_is_called_is_a_function(interface, call, what):
+    with pytest.raises(TypeError, match=f"invalid {what}: expected a function"):
+        call(*interface)
 
 
 def test_boolean_mask_and_its_gradient():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rsnet as mx
-from rsnet import nd
+from rsnet import nd, sym
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +85,37 @@ def test_a_recorded_value_without_elements_is_assigned():
         y = x.sum() + value.sum()
     y.backward()
     assert value.grad.asnumpy().tolist() == [[[1, 1, 1]]]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), ()])
+@pytest.mark.parametrize("make", [
+    lambda shape: sym.zeros(shape=shape), lambda shape: sym.ones(shape=shape),
+    lambda shape: sym.full(shape=shape, val=2), lambda shape: sym.random.uniform(shape=shape),
+    lambda shape: sym.random.gamma(shape=shape),
+    lambda shape: sym.random.randint(0, 3, shape=shape),
+])  # fmt: skip
+def test_shapes_in_parameters_of_symbols(make, shape):
+    """Extents of 0 are empty axes under `np_shape`, and unknown ones without it."""
+    net = make(shape)
+    assert net.infer_shape()[1] == [shape]
+    assert net.bind(mx.cpu(), {}).forward()[0].shape == shape
+    with mx.np_shape(False):
+        filled = net + sym.ones(shape=(2, 3) if shape else (1,))
+        assert filled.infer_shape()[1] == [(2, 3) if shape else (1,)]
+
+
+def test_a_blocks_parameters_of_shapes_follow_the_convention():
+    class Empty(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.concat(x, F.zeros(shape=(0, 3)), dim=0)
+
+    net = Empty()
+    assert net(nd.ones((2, 3))).shape == (2, 3)
+    net.hybridize()
+    assert net(nd.ones((2, 3))).shape == (2, 3)
+
+
+@pytest.mark.skipif(not hasattr(np, "from_dlpack"), reason="NumPy is too old for DLPack")
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
+def test_empty_arrays_come_by_dlpack(shape):
+    assert nd.from_dlpack(np.zeros(shape, np.float32).__dlpack__()).shape == shape

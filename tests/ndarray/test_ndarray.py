@@ -48,38 +48,6 @@ def test_creation_functions_match_numpy():
         np.testing.assert_array_equal(got.asnumpy(), want)
 
 
-def test_unknown_extents_cannot_be_created():
-    for shape in [(0, 3), ()]:
-        with pytest.raises(mx.MXNetError):
-            nd.zeros(shape)
-
-
-def test_np_shape_makes_and_saves_empty_arrays_and_scalars(tmp_path):
-    path = tmp_path / "x.params"
-    with mx.util.np_shape(True):
-        for make, value in ((nd.zeros, 0), (nd.ones, 1)):
-            for shape in ((0, 3), (), (2, 0), (2,)):
-                x = make(shape)
-                assert x.shape == shape
-                np.testing.assert_array_equal(x.asnumpy(), np.full(shape, value))
-        assert nd.full((), 7).asnumpy() == 7 and nd.array(2.5).shape == ()
-        assert (nd.ones(()) + 1).asnumpy() == 2
-        with pytest.raises(mx.MXNetError, match="expected extents of at least 0"):
-            nd.zeros((-1, 3))
-        scalar = nd.ones(())
-        nd.save(path, {"scalar": scalar, "empty": nd.zeros((0, 3))})
-        loaded = nd.load(path)
-        assert loaded["scalar"].shape == () and loaded["empty"].shape == (0, 3)
-    assert path.read_bytes()[24:28] == bytes.fromhex("cafa93f9")
-    with pytest.raises(mx.MXNetError, match="within np_shape"):
-        nd.load(path)
-    with pytest.raises(mx.MXNetError, match=r"invalid shape \(\) to save: .* without np_shape"):
-        nd.save(path, [scalar])
-    nd.save(path, [nd.ones((2,))])
-    with mx.util.np_shape(True), pytest.raises(mx.MXNetError, match="without np_shape"):
-        nd.load(path)
-
-
 def test_extents_are_whole_numbers():
     for make in (nd.zeros, nd.ones, nd.empty):
         with pytest.raises(TypeError, match=r"2\.5"):
@@ -508,12 +476,3 @@ def test_shapes_and_dtypes_of_other_arrays():
     assert found.shape == (2, 2, 3) and rows.reshape_like(nd.ones((12,))).shape == (12,)
     assert rows.astype(batch).dtype == batch.dtype
     assert rows.astype(rows, copy=False) is rows
-
-
-def test_nothing_has_no_greatest_element():
-    with mx.util.np_shape(True):
-        empty = nd.zeros((0, 2))
-        for call in (empty.max, lambda: empty.min(axis=0), lambda: nd._internal._np_max(empty)):
-            with pytest.raises(mx.MXNetError, match="at least one element to choose from"):
-                call().asnumpy()
-        assert empty.max(axis=1).shape == (0,)

@@ -168,3 +168,37 @@ def test_nan_is_not_hidden():
 
 def test_sigma_of_smooth_l1_is_1():
     np.testing.assert_allclose(nd.smooth_l1(nd.array([0.5, 2])).asnumpy(), [0.125, 1.5])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int8", "int64", "float16"])
+def test_sequences_of_any_dtype(dtype):
+    x, lengths = nd.arange(12).reshape((3, 2, 2)).astype(dtype), nd.array([1, 2])
+    given = {"sequence_length": lengths, "use_sequence_length": True}
+    masked = nd.SequenceMask(x, value=7, **given)
+    assert masked.asnumpy().ravel().tolist() == [0, 1, 2, 3, 7, 7, 6, 7, 7, 7, 7, 7]
+    assert nd.SequenceLast(x, **given).asnumpy().ravel().tolist() == [0, 1, 6, 7]
+    reverse = nd.SequenceReverse(x, **given)
+    assert reverse.asnumpy().ravel().tolist() == [0, 1, 6, 7, 4, 5, 2, 3, 8, 9, 10, 11]
+    assert masked.dtype == reverse.dtype == x.dtype
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+@pytest.mark.parametrize(
+    ("values", "moments"), [([0, 3], [1, 2]), ([0, 0, 0, 0, 9], [1, 13]), ([4, 4], [4, 0])]
+)
+def test_moments_of_integers_are_truncated(dtype, values, moments):
+    """The figures were read off MXNet 1.9.1: the mean is truncated before it is subtracted."""
+    got = nd.moments(nd.array(values, dtype=dtype), axes=(0,))
+    assert [g.asnumpy().item() for g in got] == moments
+    assert [g.dtype for g in got] == [np.dtype(dtype)] * 2
+
+
+@pytest.mark.parametrize(
+    ("draws", "output", "want"), [((), (2, 3), (2, 3)), ((4,), (2, 3, 4), (2, 3))]
+)
+def test_samplers_know_their_parameters_by_the_output(draws, output, want):
+    net = mx.sym.sample_normal(mx.sym.var("mu"), mx.sym.var("sigma"), shape=draws)
+    shapes = (net + mx.sym.var("b")).infer_shape(b=output)
+    assert shapes == ([want, want, output], [output], [])
+    with pytest.raises(mx.MXNetError, match="mu"):
+        net.infer_shape(mu=(2,), sigma=(3,))

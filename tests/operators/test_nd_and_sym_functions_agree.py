@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import rsnet as mx
-from rsnet import nd, sym
+from rsnet import _core, nd, sym
 from rsnet._operators import registry
-from rsnet.ndarray._register import is_backward
 from rsnet.symbol import register
 
 OPTIONS = {"out", "name", "attr"}
-NAMES = [n for n in registry.names() if not is_backward(n)]
+NAMES = [n for n in registry.names() if not _core.is_backward_operator(n)]
 OPERATORS = [n for n in NAMES if mx._core.operator_info(n)["name"] == n]  # each by one of its names
 
 

@@ -59,12 +59,13 @@ def test_only_inference_may_be_without_an_answer(name):
         bound(lambda a: getattr(sym, op)(a, n=1)).forward()[0].asnumpy()
 
 
-def test_the_rule_of_a_gradient_has_an_answer():
+@pytest.mark.parametrize("name", ["cb_unknown_rule", "cb_unknown_deps"])
+def test_the_rule_of_a_gradient_has_an_answer(name):
     x = nd.ones(3)
     x.attach_grad()
     with pytest.raises(mx.MXNetError, match="no answer, and why"):
         with autograd.record():
-            y = nd.cb_unknown_rule(x, n=1)
+            y = getattr(nd, name)(x, n=1)
         y.backward()
         x.grad.asnumpy()
 

@@ -284,9 +284,37 @@ def test_a_network_of_all_kinds_of_operators_learns(oneflow, mxnet):
     assert module.score(data, "acc")[0][1] > 0.85
 
 
-def test_names_beside_those_of_the_tutorials():
+@pytest.fixture(scope="module")
+def names():
+    return mx.load_library(compiled("mxnet_names.cc"))
+
+
+def test_tuples_of_every_kind(names):
+    x = nd.zeros(5, dtype="float64")
+    single = float(np.float32(0.1))
+    assert nd.mx_tuples(x).asnumpy().tolist() == [2.1, -1, 7, 3, single]
+    given = {"reals": (0.5, 0.25), "maybe": (4, None), "whole": [-(2**31), 2**31 - 1], "single": 1}
+    want = [0.75, 4, -1, -1, 1]
+    assert nd.mx_tuples(x, **given).asnumpy().tolist() == want
+    net = sym.load_json(sym.mx_tuples(sym.var("x"), **given).tojson())
+    assert net.eval(x=x)[0].asnumpy().tolist() == want
+    assert nd.mx_tuples(x, reals=0.5, whole=8).asnumpy().tolist() == [0.5, -1, 7, 8, single]
+    too_large = r"whole '\(2147483648,\)': .*2147483648: expected -2147483648 to 2147483647"
+    with pytest.raises(mx.MXNetError, match=too_large):
+        nd.mx_tuples(x, whole=2**31).wait_to_read()
+    assert "single : float, optional, default=0.1\n" in nd.mx_tuples.__doc__
+
+
+def test_a_rule_that_knows_no_scalars_leaves_shapes_unknown(names):
+    with mx.np_shape():
+        assert nd.mx_first(nd.array([3.0, 4.0])).asnumpy().tolist() == 3.0
+        with pytest.raises(mx.MXNetError, match="mx_first.*shape"):
+            nd.mx_first(nd.array(3.0)).wait_to_read()
+
+
+def test_names_beside_those_of_the_tutorials(names):
     """Also inputs that are listed, and not described: they go by position in symbols, too."""
-    assert mx.load_library(compiled("mxnet_names.cc")) == ["mx_names"]
+    assert names == ["mx_names", "mx_tuples", "mx_first"]
     x, s = nd.array([1.0, 2.0]), nd.array([0.5, 0.5])
     want = [1.5 + 5 + 30 + 1, 2.5 + 5 + 30 + 1]
     assert nd.mx_names(x, s, b=3).asnumpy().tolist() == want

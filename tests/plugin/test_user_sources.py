@@ -223,7 +223,7 @@ def test_comparisons_show_both_values():
 
 def test_sources_of_oneflows_users():
     names = mx.load_library(compiled("oneflow_users.cpp"))
-    assert names == ["user_boxes", "user_spread"]
+    assert names == ["user_boxes", "user_spread", "user_rate"]
     boxes = np.arange(6000, dtype=np.float32).reshape(500, 3, 4)
     x, labels = nd.array(boxes), nd.array(np.arange(500), dtype="int32")
     x.attach_grad()
@@ -243,3 +243,19 @@ def test_sources_of_oneflows_users():
         nd.user_boxes(x, labels, threshold=1)
     shown = mx.sbp.signatures("user_boxes", x, labels, threshold=1.0, anchors=(1,))
     assert len(shown) == 3  # two axes, and all broadcast
+
+
+@pytest.mark.parametrize(
+    ("given", "kernel"),
+    [({}, 1), ({"rate": 0.1}, 1), ({"rate": "0.1"}, 1), ({"rate": np.float32(0.1)}, 1),
+     ({"rate": 0.1 + 1e-12}, 1), ({"rate": 0.11}, 2)],
+)  # fmt: skip
+def test_conditions_on_floats_are_in_single_precision(given, kernel):
+    mx.load_library(compiled("oneflow_users.cpp"))
+    assert nd.user_rate(nd.zeros(2), **given).asnumpy().tolist() == [kernel] * 2
+
+
+def test_a_condition_on_a_float_that_no_kernel_fits():
+    mx.load_library(compiled("oneflow_users.cpp"))
+    with pytest.raises(mx.MXNetError, match=r"(?s)user_rate: .*attr\(rate\) == 0.1 \[false\]"):
+        nd.user_rate(nd.zeros(2), rate=0.05).wait_to_read()

@@ -9,7 +9,7 @@ from naming import function
 from reference import REFERENCES
 
 import rsnet as mx
-from rsnet.ndarray._register import is_backward
+from rsnet import _core
 
 # Random operators: parameters, mean, standard deviation.
 RANDOM = {
@@ -33,7 +33,7 @@ def known_operators():
         info = mx._core.operator_info(name)
         canonical = info["name"]
         builtin = mx._core.is_builtin_operator(canonical)
-        if builtin and not is_backward(canonical):
+        if builtin and not _core.is_backward_operator(canonical):
             params = [(field, text) for field, _, text, _ in info["params"]]
             found[canonical] = {"doc": info["doc"], "arrays": info["arrays"], "params": params}
     return found

@@ -117,7 +117,7 @@ def test_a_refused_push_leaves_what_is_not_sent_yet():
         (lambda s: s._set_updater(3), TypeError, "invalid updater 3"),
         (lambda s: s.set_gradient_compression({"type": "2bit"}), ValueError, "expected 'device'"),
         (lambda s: s.row_sparse_pull("w"), NotImplementedError, "sparse"),
-        (lambda s: kv.create("foo"), ValueError, "unknown kvstore 'foo': (?!.*teststore)expected"),
+        (lambda s: kv.create("foo"), ValueError, "invalid kvstore 'foo': (?!.*teststore)expected"),
         (lambda s: kv.create(3), TypeError, "expected a string"),
         (lambda s: kv.create("dist_async"), NotImplementedError, "not in rsnet yet"),
     ],

@@ -45,7 +45,7 @@ def test_steps_out_of_order_say_what_is_missing():
         (lambda: trained(begin_epoch=0.5), TypeError, "fit: invalid begin_epoch 0.5"),
         (lambda: trained(sparse_row_id_fn=len), NotImplementedError, "sparse"),
         (lambda: trained(kvstore="dist_sync"), NotImplementedError, "mpi4py"),
-        (lambda: trained(kvstore="locale"), ValueError, "unknown kvstore 'locale'"),
+        (lambda: trained(kvstore="locale"), ValueError, "invalid kvstore 'locale'"),
         (
             lambda: bound().init_params(
                 arg_params={"fc1_bias": nd.ones((8,)), "fc1_wieght": nd.ones((8, 6))}

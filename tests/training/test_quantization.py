@@ -1,11 +1,14 @@
 """Models on 8-bit integers: `contrib.quantization` beside the models that they were."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import rsnet as mx
 from rsnet import gluon, nd, sym
 from rsnet.contrib import quantization
+from rsnet.contrib.quantization._calibration import Observer
 
 
 def digits(count, seed):
@@ -130,9 +133,59 @@ def test_blocks_are_quantized():
         assert np.abs(fast(images).asnumpy() - exact).max() < 0.05 * np.abs(exact).max()
 
 
+class Joined(gluon.HybridBlock):
+    """Two inputs and two outputs."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.left, self.right = gluon.nn.Dense(3, in_units=2), gluon.nn.Dense(3, in_units=4)
+
+    def hybrid_forward(self, F, x, y):
+        left = self.left(x)
+        return left + self.right(y), left
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_blocks_of_several_inputs_are_quantized(calibrate):
+    net = Joined()
+    net.initialize(mx.init.Uniform(1))
+    x, y = nd.random.uniform(shape=(6, 2)), nd.random.uniform(shape=(6, 4))
+    if calibrate:
+        given = {"calib_mode": "naive", "calib_data": mx.io.NDArrayIter([x, y], nd.ones(6), 3)}
+    else:
+        given = {"data_shapes": [mx.io.DataDesc("x", (6, 2)), mx.io.DataDesc("y", (6, 4))]}
+    fast = quantization.quantize_net_v2(net, logger=None, **given)
+    for exact, found in zip(net(x, y), fast(x, y), strict=True):
+        np.testing.assert_allclose(found.asnumpy(), exact.asnumpy(), atol=0.05)
+        assert not np.array_equal(found.asnumpy(), exact.asnumpy())
+
+
+def test_arguments_are_in_the_order_of_mxnet():
+    def order(function):
+        return [name for name in inspect.signature(function).parameters if name != "calib_layer"]
+
+    shared = ["exclude_layers", "exclude_layers_match", "exclude_operators", "calib_data"]
+    shared += ["data_shapes", "calib_mode", "num_calib_examples", "ctx"]
+    first = ["network", "quantized_dtype", "quantize_mode"]
+    assert order(quantization.quantize_net) == [*first, *shared, "logger"]
+    newer = [*first, "quantize_granularity", *shared, "LayerOutputCollector", "logger"]
+    assert order(quantization.quantize_net_v2) == newer
+    model = order(quantization.quantize_model)
+    assert model[10:12] == ["num_calib_examples", "quantized_dtype"] and model[-1] == "logger"
+    assert order(quantization.quantize_model_mkldnn) == model
+
+
+def test_a_collector_of_ones_own_is_refused():
+    net = gluon.nn.Dense(2, in_units=2)
+    net.initialize()
+    with pytest.raises(ValueError, match="invalid LayerOutputCollector .*: expected None"):
+        quantization.quantize_net_v2(net, LayerOutputCollector=Observer)
+
+
 def test_peaks_do_not_narrow_a_range():
     """The background of pictures is one number over and over."""
-    observer = quantization._Observer()
+    observer = Observer()
     observer.see(np.concatenate([np.full(50000, 0.01), np.linspace(-1, 1, 2000)]), True)
     low, high = observer.range(True)
     assert low == -high

@@ -87,3 +87,50 @@ def test_damaged_states_are_errors_of_values(damaged):
     updater = mx.optimizer.get_updater(mx.optimizer.create("sgd"))
     with pytest.raises(ValueError, match="invalid states: expected what get_states"):
         updater.set_states(damaged)
+
+
+def test_a_damaged_file_of_states_is_named(tmp_path):
+    path = tmp_path / "x.states"
+    path.write_bytes(b"(")
+    param = mx.gluon.Parameter("w", shape=(2,))
+    param.initialize()
+    trainer = mx.gluon.Trainer([param], "sgd")
+    with pytest.raises(mx.MXNetError, match=r"x\.states': invalid states: expected"):
+        trainer.load_states(str(path))
+
+
+def test_a_schedule_catches_up_at_once():
+    """As step by step; a billion steps take no longer than one."""
+    options = {"step": 3, "factor": 0.7, "base_lr": 0.5, "stop_factor_lr": 1e-3}
+    stepwise = mx.lr_scheduler.FactorScheduler(**options)
+    for update in range(1, 60):
+        one = stepwise(update)
+        resumed = mx.lr_scheduler.FactorScheduler(**options)(update)
+        assert resumed == pytest.approx(one, rel=1e-12)
+    slow = mx.lr_scheduler.FactorScheduler(1, 1 - 1e-9, base_lr=1.0)
+    assert slow(10**9 + 1) == pytest.approx(np.exp(-1))
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.parametrize("multi_precision", [False, True])
+def test_states_from_before_a_cast_are_named(name, multi_precision):
+    param = mx.gluon.Parameter("w", shape=(2,))
+    param.initialize()
+    options = {"multi_precision": multi_precision}
+    if name == "sgd":
+        options["momentum"] = 0.9
+
+    def step(trainer):
+        with mx.autograd.record():
+            loss = param.data() * 2
+        loss.backward()
+        trainer.step(1)
+
+    trainer = mx.gluon.Trainer([param], name, dict(options))
+    step(trainer)
+    param.cast("float16")
+    with pytest.raises(
+        ValueError, match="invalid state of parameter 'w': expected .* older than a cast"
+    ):
+        step(trainer)
+    step(mx.gluon.Trainer([param], name, dict(options)))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from ..module.batch_rows import concatenated
+from ..module.batch_rows import split_batch as _split_input_slice
 from ..module.executor_group import _groups_of_devices as _prepare_group2ctxs
-from ..module.executor_group import concatenated
-from ..module.executor_group import split_batch as _split_input_slice
 from ..ndarray import NDArray
 
 __all__ = [

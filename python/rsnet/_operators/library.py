@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
+from .._sbp.context import SbpContext
+from .._sbp.rules import parse_rule
 from ..base import MXNetError
-from ..sbp import CheckedInference, SbpContext, parse_rule
 from . import registry
 from .checks import free_name
 from .user.attr import Attr
+from .user.checked_inference import CheckedInference
 from .user.conf import Conf
 from .user.definition import UserOpDefinition
 from .user.inference import Found, Inference, Types
@@ -22,7 +24,7 @@ from .user.inference import Found, Inference, Types
 _KINDS = {
     1: "int32", 2: "int64", 3: "bool", 4: "float", 5: "double", 6: "string", 7: "shape",
     8: "data_type", 9: "list_int32", 10: "list_int64", 11: "list_float", 12: "list_data_type",
-    13: "list_shape", 14: "list_string", 15: "int64", 16: "uint64", 17: "string",
+    13: "list_shape", 14: "list_string", 15: "int64", 16: "uint64", 17: "string", 18: "list_float",
 }  # fmt: skip
 
 
@@ -141,8 +143,9 @@ def _define(name: str) -> None:
     info = _core.library_operator(name)
     if info is None or name in registry.user_operators:
         return
-    # No user operator has an attribute that is None by default.
-    foreign = [key for key, _, default, _ in info["attrs"] if None in default]
+    # No user operator has an attribute that is None by default, or a list with None.
+    attrs = info["attrs"]
+    foreign = [key for key, kind, default, _ in attrs if None in default or kind not in _KINDS]
     if foreign:
         registry.only_in_nd[name] = foreign
     else:

@@ -28,7 +28,7 @@ user_operators: dict[str, Any] = {}
 only_in_nd: dict[str, list[str]] = {}
 #: Kernels and gradients registered before their user operator is defined.
 waiting_kernels: dict[str, list[Any]] = {}
-waiting_gradients: dict[str, Callable[[Any], Any]] = {}
+waiting_gradients: dict[str, Any] = {}
 
 
 #: Operators of this package that are written in Python, and the modules that define them when one
@@ -117,32 +117,27 @@ _UNREGISTERED = re.compile(r"operator (\S+) is not registered")
 
 
 def with_reasons(text: str) -> str:
-    """The error of a file of unknown operators, with those named that are MXNet's."""
-    missing = set(_UNREGISTERED.findall(text))
+    """The error of a file of unknown operators: each type once, with the reason if it is MXNet's,
+    and what can be done about them.
+    """
+    lines = dict.fromkeys(line for line in text.splitlines() if _UNREGISTERED.search(line))
+    if not lines:
+        return text
 
     def reason(found: re.Match[str]) -> str:
         return why_missing_operator(found[1]) or found[0]
 
-    lines = text.splitlines()
-    if missing and all(map(why_missing_operator, missing)):
-        lines[-1] = "With allow_unknown=True the file loads without them."
-    return _UNREGISTERED.sub(reason, "\n".join(lines))
-
-
-#: User operators that modules define when a name is first asked for, and these modules.
-deferred: dict[str, str] = {}
+    advice = "mx.sym.load(file, allow_unknown=True) loads the file without them."
+    if not all(map(why_missing_operator, _UNREGISTERED.findall(text))):
+        advice = (
+            "An operator that a program defines has to be registered first: import its module. "
+            + advice
+        )
+    return _UNREGISTERED.sub(reason, "\n".join([*lines, advice]))
 
 
 def definition(name: str) -> Any:
-    """The registered user operator of this name.
-
-    Raises
-    ------
-    rsnet.MXNetError
-        There is none.
-    """
-    if name not in user_operators and name in deferred:
-        import_on_demand(deferred[name])
+    """The registered user operator of this name; MXNetError if there is none."""
     try:
         return user_operators[name]
     except KeyError:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._operators import registry
-from ..ndarray._register import home_of, is_backward
+from ..ndarray._register import home_of
 
 
 def operators(*, built_in: bool = False) -> list[str]:
@@ -15,7 +15,8 @@ def operators(*, built_in: bool = False) -> list[str]:
     return sorted(
         name
         for name in names
-        if not is_backward(name) and (_core.is_builtin_operator(name) or not built_in)
+        if not _core.is_backward_operator(name)
+        and (_core.is_builtin_operator(name) or not built_in)
     )
 
 

@@ -14,6 +14,7 @@ from .. import ndarray, symbol
 from ..ndarray import _by_numbers, _contrib, _contrib_updates
 from ..ndarray._methods import fluent_names
 from ..ndarray._register import HANDWRITTEN
+from ..symbol import _contrib as _symbol_contrib
 from ..symbol import _control_flow
 from .registry import facts, names_of, operators, place_of
 
@@ -22,7 +23,7 @@ NAMESPACES = ("op", "contrib", "linalg", "image")
 #: Functions written by hand, by module and namespace: the files that have them.
 _WRITTEN = {
     ("ndarray", "contrib"): (_by_numbers, _contrib, _contrib_updates),
-    ("symbol", "contrib"): (_control_flow,),
+    ("symbol", "contrib"): (_symbol_contrib, _control_flow),
 }
 
 _PLAIN = {

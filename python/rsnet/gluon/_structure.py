@@ -8,9 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from .. import symbol as sym
+from ..context import Context
 from ..ndarray import NDArray
 
-__all__ = ["flatten", "regroup"]
+__all__ = [
+    "context_of",
+    "flat_formats",
+    "flatten",
+    "holds_symbol",
+    "regroup",
+    "without_trailing_none",
+]
 
 
 def flatten(args: Any, what: str) -> tuple[list[Any], Any]:
@@ -57,3 +65,33 @@ def regroup(flat: list[Any], structure: Any) -> tuple[Any, list[Any]]:
         one, flat = regroup(flat, inner)
         found.append(one)
     return found, flat
+
+
+def flat_formats(structure: Any) -> list[int]:
+    """The entries of a nested structure, one for each array or None."""
+    if isinstance(structure, int):
+        return [structure] if structure < 1 else [0] * structure
+    return [entry for inner in structure for entry in flat_formats(inner)]
+
+
+def without_trailing_none(structure: Any) -> Any:
+    """Arguments at the end that are None may as well be left out."""
+    if isinstance(structure, list):
+        while structure and structure[-1] == -1:
+            structure = structure[:-1]
+    return structure
+
+
+def context_of(x: Any) -> Context | None:
+    """The device of an array, or of the first one of a nested list."""
+    if isinstance(x, NDArray):
+        return x.context
+    if isinstance(x, (list, tuple)):
+        return next(filter(None, map(context_of, x)), None)
+    return None
+
+
+def holds_symbol(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(map(holds_symbol, x))
+    return isinstance(x, sym.Symbol)

@@ -6,16 +6,20 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import ndarray as nd
 from .. import symbol as sym
-from .._exceptions import add_note
 from ..base import MXNetError, MXTypeError, NotImplementedForSymbol, limit_bytes
-from ..context import Context
-from ..ndarray import NDArray
 from ..ndarray._cached_op import CachedOp
-from ._structure import flatten, regroup
+from ._errors import is_about_values, needs_values, note_dtypes, within
+from ._exported import export_graph
+from ._structure import (
+    context_of,
+    flat_formats,
+    flatten,
+    holds_symbol,
+    regroup,
+    without_trailing_none,
+)
 from .block import Block
 from .parameter import DeferredInitializationError, Parameter
 from .parameter_dict import ParameterDict
@@ -173,7 +177,7 @@ class HybridBlock(Block):
         try:
             out = self._compose(*grouped)
         except NotImplementedForSymbol as error:
-            raise self._needs_values(str(error)) from error
+            raise needs_values(self, str(error)) from error
         outputs, self._out_structure = flatten(out, "output")
         self._none_outputs = [o is None for o in outputs]
         outputs = [o for o in outputs if o is not None]
@@ -187,16 +191,9 @@ class HybridBlock(Block):
         """Takes the graph of a file in place of the one that a call would compose."""
         self._clear_cached_op()
         self._in_structure, self._out_structure = in_format, out_format
-        flat = _flat_formats(out_format)
+        flat = flat_formats(out_format)
         self._none_outputs = [one == -1 for one in flat]
         self._cached_graph = (inputs, symbol)
-
-    def _needs_values(self, why: str) -> MXNetError:
-        return MXNetError(
-            f"{type(self).__name__} '{self.name}' cannot be hybridized: its hybrid_forward needs "
-            f"values, which a graph does not have before it runs: {why} Compute with F alone, or "
-            "do not hybridize this block."
-        )
 
     def _compose(self, *inputs: Any) -> Any:
         """What the block computes from symbols."""
@@ -233,7 +230,7 @@ class HybridBlock(Block):
         try:
             self.infer_shape(*args)
         except MXNetError as error:
-            if isinstance(error, DeferredInitializationError) or _is_about_values(error):
+            if isinstance(error, DeferredInitializationError) or is_about_values(error):
                 raise
             raise ValueError(self._no_shape(error)) from error
         except ValueError as error:
@@ -297,8 +294,8 @@ class HybridBlock(Block):
             self._build_cache(*args)
         flat, structure = flatten(args, "input")
         if structure != self._in_structure:
-            structure = _without_trailing_none(structure)
-            if structure != _without_trailing_none(self._in_structure):
+            structure = without_trailing_none(structure)
+            if structure != without_trailing_none(self._in_structure):
                 raise ValueError(
                     f"invalid nesting of the arguments of HybridBlock '{self.name}': expected "
                     f"{self._in_structure} as in its first call, got {structure}"
@@ -316,7 +313,7 @@ class HybridBlock(Block):
             outputs = self._cached_op(*arrays, listed=True)  # type: ignore[misc]
         except MXTypeError as error:
             names = self._cached_graph[1].list_inputs()
-            _note_dtypes(error, dict(zip(names, arrays, strict=True)))
+            note_dtypes(error, dict(zip(names, arrays, strict=True)))
             raise
         if self._out_structure == 0:
             return outputs[0]
@@ -338,9 +335,9 @@ class HybridBlock(Block):
         RuntimeError
             A parameter has no values, or none on the inputs' device.
         """
-        ctx = _context_of(x) or next(filter(None, map(_context_of, args)), None)
+        ctx = context_of(x) or next(filter(None, map(context_of, args)), None)
         if ctx is None:
-            if _holds_symbol((x, *args)):
+            if holds_symbol((x, *args)):
                 return self._compose(x, *args)
             raise ValueError(
                 f"{type(self).__name__} '{self.name}': invalid arguments: expected an NDArray or "
@@ -356,8 +353,8 @@ class HybridBlock(Block):
         try:
             return self.hybrid_forward(nd, x, *args, **params)
         except MXNetError as error:
-            _note_dtypes(error, {"x": x, **params})
-            raise _within(error, self) from None
+            note_dtypes(error, {"x": x, **params})
+            raise within(error, self) from None
 
     def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         """Outputs from inputs: what a subclass defines, by functions of `F` (`nd` or `sym`)."""
@@ -388,19 +385,9 @@ class HybridBlock(Block):
                 f"export: invalid block '{self.name}' without a graph: expected one that was "
                 "hybridized, and called after that"
             )
-        symbol = self._cached_graph[1]
-        symbol_file = f"{path}-symbol.json"
-        symbol.save(symbol_file, remove_amp_cast=remove_amp_cast)
-        arguments = set(symbol.list_arguments())
-        states = set(symbol.list_auxiliary_states())
-        arrays = {}
-        for name, param in self.collect_params().items():
-            if name in arguments or name in states:
-                kind = "arg" if name in arguments else "aux"
-                arrays[f"{kind}:{name}"] = param._reduce()
-        params_file = f"{path}-{epoch:04d}.params"
-        nd.save(params_file, arrays)
-        return symbol_file, params_file
+        return export_graph(
+            self._cached_graph[1], self.collect_params(), path, epoch, remove_amp_cast
+        )
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Calls ``callback(name, operator, array)`` with what every operator of the hybridized
@@ -443,58 +430,3 @@ class HybridBlock(Block):
             raise ValueError("optimize_for: invalid backend None: expected a name, such as 'rsnet'")
         self.hybridize(True, static_alloc=static_alloc, static_shape=static_shape)
         self(x, *args)
-
-
-def _context_of(x: Any) -> Context | None:
-    """The device of an array, or of the first one of a nested list."""
-    if isinstance(x, NDArray):
-        return x.context
-    if isinstance(x, (list, tuple)):
-        return next(filter(None, map(_context_of, x)), None)
-    return None
-
-
-def _holds_symbol(x: Any) -> bool:
-    if isinstance(x, (list, tuple)):
-        return any(map(_holds_symbol, x))
-    return isinstance(x, sym.Symbol)
-
-
-def _within(error: MXNetError, block: Block) -> MXNetError:
-    """The error with the name of the innermost block in its message."""
-    if not hasattr(error, "block") and error.args and isinstance(error.args[0], str):
-        vars(error)["block"] = block.name
-        error.args = (f"{type(block).__name__} '{block.name}': {error.args[0]}", *error.args[1:])
-    return error
-
-
-def _note_dtypes(error: MXNetError, arrays: dict[str, Any]) -> None:
-    """Adds the dtypes of all operands to an error about dtypes, the first of each by name."""
-    if not isinstance(error, MXTypeError) or hasattr(error, "block"):
-        return
-    kinds: dict[str, str] = {}
-    for name, array in arrays.items():
-        if isinstance(array, NDArray):
-            kinds.setdefault(np.dtype(array.dtype).name, name)
-    if len(kinds) > 1:
-        listed = ", ".join(f"'{name}' is {kind}" for kind, name in kinds.items())
-        add_note(error, f"{listed}: convert one by astype, or the block by cast")
-
-
-def _flat_formats(structure: Any) -> list[int]:
-    """The entries of a nested structure, one for each array or None."""
-    if isinstance(structure, int):
-        return [structure] if structure < 1 else [0] * structure
-    return [entry for inner in structure for entry in _flat_formats(inner)]
-
-
-def _without_trailing_none(structure: Any) -> Any:
-    """Arguments at the end that are None may as well be left out."""
-    if isinstance(structure, list):
-        while structure and structure[-1] == -1:
-            structure = structure[:-1]
-    return structure
-
-
-def _is_about_values(error: MXNetError) -> bool:
-    return isinstance(error.__cause__, NotImplementedForSymbol)

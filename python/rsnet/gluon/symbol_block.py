@@ -139,19 +139,14 @@ class SymbolBlock(HybridBlock):
             types = dict(zip(arguments + out.list_auxiliary_states(), arg_types + aux_types))
         except MXNetError:
             pass  # the dtypes of the inputs decide
-        attrs = out.attr_dict()
         for name in arguments + out.list_auxiliary_states():
             if name in given:
                 continue
-            own = attrs.get(name, {})
             more: dict[str, Any] = {}
             if name not in arguments:
                 more["grad_req"] = "null"
             if types.get(name) is not None:
                 more["dtype"] = types[name]
-            for key in ("lr_mult", "wd_mult"):
-                if f"__{key}__" in own:
-                    more[key] = float(own[f"__{key}__"])
             if self._params._shared is not None and name in self._params._shared:
                 more = {}
             param = self.params.get(name, allow_deferred_init=True, **more)

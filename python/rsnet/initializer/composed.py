@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._packed_rnn import PackedWeights
+from ..base import shown
 from ..ndarray import NDArray, load
 from .base import InitDesc, Initializer, create, register
 
@@ -103,6 +104,15 @@ class Load:
             )
 
 
+def _compiled(pattern: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (TypeError, re.error) as error:
+        raise ValueError(
+            f"Mixed: invalid pattern {shown(pattern)}: expected a regular expression ({error})"
+        ) from error
+
+
 class Mixed:
     """Uses the initializer whose pattern is the first that matches the name."""
 
@@ -114,7 +124,7 @@ class Mixed:
                 f"Mixed: invalid number of patterns {len(patterns)}: expected {len(initializers)}, "
                 "as of initializers"
             )
-        self.map = list(zip([re.compile(p) for p in patterns], initializers, strict=True))
+        self.map = list(zip(map(_compiled, patterns), initializers, strict=True))
 
     def __call__(self, name: str, arr: NDArray) -> None:
         for pattern, init in self.map:

@@ -6,13 +6,13 @@ A `DataIter` yields `DataBatch`es; `NDArrayIter` makes them from arrays in memor
 from __future__ import annotations
 
 import math
-import operator
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from .._numbers import integer
 from ..base import shown
 from ..ndarray import NDArray, array, concat, take, tile
 
@@ -247,18 +247,13 @@ class NDArrayIter(DataIter):
         label_name: str = "softmax_label",
         layout: str = "NCHW",
     ) -> None:
-        try:
-            batch_size = operator.index(batch_size)
-        except TypeError:
-            raise TypeError(f"invalid batch_size {batch_size!r}: expected an integer") from None
+        batch_size = integer("batch_size", batch_size, least=1)
         super().__init__(batch_size)
         if last_batch_handle not in ("pad", "discard", "roll_over"):
             raise ValueError(
                 f"invalid last_batch_handle {last_batch_handle!r}: "
                 "expected 'pad', 'discard' or 'roll_over'"
             )
-        if batch_size < 1:
-            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
         self.data = named_arrays(data, data_name, allow_empty=False)
         self.label = named_arrays(label, label_name, allow_empty=True)
         lengths = {name: len(x) for name, x in self.data + self.label}
@@ -427,6 +422,8 @@ class ResizeIter(BatchesOfOthers):
     """
 
     def __init__(self, data_iter: Any, size: float, reset_internal: bool = True) -> None:
+        if not hasattr(data_iter, "provide_data"):
+            raise TypeError(f"invalid data_iter {shown(data_iter)}: expected a DataIter")
         super().__init__(getattr(data_iter, "batch_size", 0))
         if not hasattr(size, "__float__") or not 0 <= size < math.inf:
             raise ValueError(f"invalid size {size!r}: expected a number of batches, at least 0")

@@ -293,13 +293,15 @@ def _read_csv(path: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
     return np.stack(rows).reshape((len(rows), *shape))
 
 
+_IS_INTEGER = re.compile(r"\s*[+-]?\d+\s*").fullmatch
+
+
 def _numbers(cells: list[str], dtype: Any) -> np.ndarray:
     try:
         return np.array(cells, dtype=dtype)
     except ValueError:
         # As integers, "2.0" and "1e3" are valid too.
-        is_integer = re.compile(r"\s*[+-]?\d+\s*").fullmatch
-        return np.array([int(c) if is_integer(c) else float(c) for c in cells], dtype)
+        return np.array([int(c) if _IS_INTEGER(c) else float(c) for c in cells], dtype)
 
 
 class LibSVMIter(_RoundIter):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from .._daemon_threads import DaemonThreads
+from ..base import shown
 from .base import BatchesOfOthers, DataBatch, DataDesc
 
 __all__ = ["PrefetchingIter"]
@@ -17,6 +19,7 @@ class PrefetchingIter(BatchesOfOthers):
     """Batches of one or several iterators, each read ahead by a thread of its own.
 
     An error in an iterator is raised by `next`, and the iterator can be read again after `reset`.
+    Several threads may take batches by `next`; each batch goes to one of them.
 
     Parameters
     ----------
@@ -47,6 +50,11 @@ class PrefetchingIter(BatchesOfOthers):
         self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
         if not self.iters:
             raise ValueError("iters is empty, expected one iterator or more")
+        for source in self.iters:
+            if not getattr(source, "provide_data", None):
+                raise TypeError(
+                    f"invalid iters {shown(iters)}: expected a DataIter or a list of them"
+                )
         for what, names in (("rename_data", rename_data), ("rename_label", rename_label)):
             if names is not None and len(names) != len(self.iters):
                 raise ValueError(f"{what} has {len(names)} dicts, expected {len(self.iters)}")
@@ -57,6 +65,12 @@ class PrefetchingIter(BatchesOfOthers):
         self._upcoming: list[_Upcoming] = []
         self._sources: list[Iterator[DataBatch]] = []  # the passes over `iters` that are under way
         self._owner = os.getpid()
+        self._locks: dict[int, Any] = {}
+
+    @property
+    def _lock(self) -> Any:
+        """The lock of this process: a fork's copy of another may be held, and is never released."""
+        return self._locks.setdefault(os.getpid(), threading.RLock())
 
     def _descs(self, which: str, names: Any) -> list[DataDesc]:
         found = []
@@ -100,14 +114,26 @@ class PrefetchingIter(BatchesOfOthers):
 
     def reset(self) -> None:
         """Begins again, with the first batch on its way."""
-        self._adopt()
-        for upcoming in self._upcoming:
-            upcoming.wait()  # the iterator is in use until its thread is done
-        self.current_batch = None
-        self._sources = []
-        for source in self.iters:
-            source.reset()
-        self._fetch()
+        with self._lock:
+            self._adopt()
+            for upcoming in self._upcoming:
+                upcoming.wait()  # the iterator is in use until its thread is done
+            self.current_batch = None
+            self._sources = []
+            for source in self.iters:
+                source.reset()
+            self._fetch()
+
+    def next(self) -> DataBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the epoch.
+        """
+        with self._lock:
+            return super().next()
 
     def iter_next(self) -> bool:
         """Moves to the batch that was made ahead; returns False at the end.
@@ -117,6 +143,10 @@ class PrefetchingIter(BatchesOfOthers):
         ValueError
             The iterators differ in their number of batches or in padding.
         """
+        with self._lock:
+            return self._take_upcoming()
+
+    def _take_upcoming(self) -> bool:
         self._adopt()
         if not self._upcoming:
             self._fetch()

@@ -6,9 +6,12 @@ What a code cannot express stays in the residual and is added to the next gradie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .. import ndarray as nd
+from .._numbers import check_number
+from ..base import shown
 from ..ndarray import NDArray
 
 __all__ = ["TwoBitCompression"]
@@ -32,6 +35,7 @@ class TwoBitCompression:
     """
 
     def __init__(self, threshold: float = 0.5) -> None:
+        check_number("threshold", threshold)
         if not threshold > 0:
             raise ValueError(f"invalid threshold {threshold}: expected a number greater than 0")
         self.threshold = threshold
@@ -57,11 +61,16 @@ def create_compression(params: dict[str, Any]) -> TwoBitCompression:
     ValueError
         An unknown type or parameter.
     """
+    if not isinstance(params, Mapping):
+        raise TypeError(
+            f"invalid compression_params {shown(params)}: expected a dict such as "
+            "{'type': '2bit', 'threshold': 0.5}"
+        )
     given = dict(params)
     kind = given.pop("type", None)
     if kind != "2bit":
-        raise ValueError(f"unknown type of gradient compression {kind!r}, expected '2bit'")
-    threshold = float(given.pop("threshold", 0.5))
+        raise ValueError(f"invalid type {kind!r} of gradient compression: expected '2bit'")
+    threshold = given.pop("threshold", 0.5)
     if given:
         raise ValueError(
             f"invalid parameters {sorted(given)} of gradient compression: expected type, threshold"

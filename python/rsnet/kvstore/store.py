@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from .. import optimizer as opt
+from .._class_registry import class_named
 from ..base import MXNetError, shown
 from ..context import cpu
 from ..ndarray import NDArray
@@ -303,11 +304,11 @@ def maker(name: str) -> Callable[[], KVStoreBase]:
             "planned over MPI, with the package mpi4py); for several devices of one "
             "machine use 'local' or 'device'"
         )
-    if lower not in BUILT_IN:
-        registered = sorted(n for n, c in KVStoreBase.kv_registry.items() if c is not TestStore)
-        known = ", ".join(repr(n) for n in ("local", "device", *registered))
-        raise ValueError(f"unknown kvstore '{name}': expected one of: {known}")
-    return functools.partial(KVStore, lower)
+    if lower in BUILT_IN:
+        return functools.partial(KVStore, lower)
+    makers: dict[str, Callable[[], KVStoreBase]] = {"local": KVStore, "device": KVStore}
+    makers |= {n: c for n, c in KVStoreBase.kv_registry.items() if c is not TestStore}
+    return class_named(makers, "kvstore", name)
 
 
 def create(name: str = "local") -> KVStoreBase:

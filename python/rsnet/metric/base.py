@@ -302,6 +302,8 @@ class CustomMetric(EvalMetric):
         output_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> None:
+        if not callable(feval):
+            raise TypeError(f"CustomMetric: invalid feval {shown(feval)}: expected a function")
         if name is None:
             name = getattr(feval, "__name__", type(feval).__name__)
             if "<" in name:
@@ -321,10 +323,13 @@ class CustomMetric(EvalMetric):
             labels, preds = check_label_shapes(labels, preds, wrap=True)
         for label, pred in zip(labels, preds, strict=False):
             value = self._feval(host(label), host(pred))
-            if isinstance(value, tuple):
-                self._add(*value)
-            else:
-                self._add(value, 1)
+            pair = value if isinstance(value, tuple) else (value, 1)
+            if len(pair) != 2 or not all(hasattr(part, "__float__") for part in pair):
+                raise TypeError(
+                    f"metric '{self.name}': invalid value {shown(value)} of its function: expected "
+                    "a number, or a pair of a sum and a count"
+                )
+            self._add(*pair)
 
 
 def np(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._numbers import check_number
 from .._warnings import warn
 from ..base import shown
 from ..io import DataBatch, DataDesc
@@ -69,7 +70,7 @@ def epochs_of_fit(
         check_batches("eval_data", eval_data, "reset")
     if monitor is not None and not hasattr(monitor, "install"):
         raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
-    refuse_sparse(sparse_row_id_fn)
+    check_options(sparse_row_id_fn)
     return range(begin, end)
 
 
@@ -164,8 +165,18 @@ def parse_descs(
     return data, labels or None
 
 
-def refuse_sparse(sparse_row_id_fn: Any) -> None:
-    """Raises where a function for sparse rows is given."""
+def refuse_input_gradients(for_training: bool, inputs_need_grad: bool) -> None:
+    """Refuses gradients of inputs of a module that is not bound for training."""
+    if inputs_need_grad and not for_training:
+        raise AssertionError(
+            "bind: invalid inputs_need_grad True: expected False, as for_training is False"
+        )
+
+
+def check_options(sparse_row_id_fn: Any, num_batch: Any = None) -> None:
+    """Raises where a function for sparse rows is given, or what is no number of batches."""
+    if num_batch is not None:
+        check_number("num_batch", num_batch)
     if sparse_row_id_fn is not None:
         raise NotImplementedError("sparse_row_id_fn: sparse parameters are not supported")
 

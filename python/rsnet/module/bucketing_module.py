@@ -18,7 +18,8 @@ from ..base import shown
 from ..io import DataBatch
 from ..name import NameManager
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule
+from .base_module import BaseModule
+from .interface import DEFAULT_INITIALIZER
 from .module import Module
 from .properties import delegated
 
@@ -137,8 +138,7 @@ class BucketingModule(BaseModule):
         """
         if shared_module is not None:
             raise AssertionError("shared_module for BucketingModule is not supported")
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
+        if self._stays_bound(force_rebind):
             return
         if self.binded and self.params_initialized:
             self.get_params()  # of the current bucket, to the arrays that all share

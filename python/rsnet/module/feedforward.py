@@ -17,8 +17,8 @@ from ..io import DataIter, NDArrayIter
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .arguments import as_list, call_all
-from .base_module import DEFAULT_INITIALIZER
 from .bucketing_module import BucketingModule
+from .interface import DEFAULT_INITIALIZER
 from .module import Module
 
 __all__ = ["FeedForward"]

@@ -14,11 +14,20 @@ from ..base import MXNetError, shown
 from ..io import DataDesc
 from ..kvstore.choice import choose_store
 from ..ndarray import NDArray
-from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
-from .base_module import DEFAULT_INITIALIZER, BaseModule
+from .arguments import (
+    as_list,
+    check_input_names,
+    check_params,
+    descs_of_batch,
+    parse_descs,
+    refuse_input_gradients,
+)
+from .base_module import BaseModule
 from .executor_group import DataParallelExecutorGroup
+from .group_module import GroupModule
+from .interface import DEFAULT_INITIALIZER
 from .parameters import Parameters
-from .properties import delegated, within
+from .properties import within
 from .updates import (
     GradientUpdate,
     checked_optimizer,
@@ -29,7 +38,7 @@ from .updates import (
 __all__ = ["Module"]
 
 
-class Module(BaseModule):
+class Module(GroupModule):
     """A symbol with parameters that can be trained.
 
     Parameters
@@ -109,7 +118,6 @@ class Module(BaseModule):
         self._output_names: list[str] = symbol.list_outputs()
         self._group2ctxs = group2ctxs
         self._compression_params = compression_params
-        self._exec_group: DataParallelExecutorGroup | None = None
         # Programs that bind modules themselves set these too.
         self._data_shapes: list[DataDesc] | None = None
         self._label_shapes: list[DataDesc] | None = None
@@ -147,26 +155,6 @@ class Module(BaseModule):
     def label_names(self) -> list[str]:
         """Names of the labels."""
         return self._label_names
-
-    def _group(self, what: str) -> DataParallelExecutorGroup:
-        self._require(what, "binded")
-        assert self._exec_group is not None
-        return self._exec_group
-
-    @property
-    def executors(self) -> DataParallelExecutorGroup:
-        """The executors of all devices."""
-        return self._group("executors")
-
-    data_shapes = delegated("data_shapes", _group, "Descriptions of the data.")
-    label_shapes = delegated(
-        "label_shapes", _group, "Descriptions of the labels; None if the module was bound without."
-    )
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs."""
-        return self._group("output_shapes").get_output_shapes()
 
     # ---- bind ----------------------------------------------------------------------------------
 
@@ -206,15 +194,10 @@ class Module(BaseModule):
         ValueError
             The shapes' names are not those of the module.
         """
-        if force_rebind:
-            self._reset_bind()
-        if self.binded:
-            self.logger.warning("Already bound, ignoring bind()")
+        if self._stays_bound(force_rebind):
             return
-        if inputs_need_grad and not for_training:
-            raise AssertionError(
-                "bind: invalid inputs_need_grad True: expected False, as for_training is False"
-            )
+        self._reset_bind()
+        refuse_input_gradients(for_training, inputs_need_grad)
         data, labels = parse_descs(
             self._data_names, self._label_names, data_shapes, label_shapes,
             self._symbol.list_arguments(),
@@ -451,11 +434,6 @@ class Module(BaseModule):
                 f"module was bound; it cannot be bound for others ({error})"
             ) from error
 
-    def backward(self, out_grads: Any = None) -> None:
-        """Computes the gradients; `out_grads` are required where the outputs are not losses."""
-        self._require("backward", "binded", "params_initialized")
-        self._group("backward").backward(out_grads)
-
     def update(self) -> None:
         """Updates the parameters by the gradients of the last backward."""
         self._require("update", "binded", "params_initialized", "optimizer_initialized")
@@ -463,37 +441,3 @@ class Module(BaseModule):
         assert self._update is not None
         self._params.are_behind = True
         self._update(group.param_arrays, group.grad_arrays)
-
-    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """The outputs of the last forward.
-
-        Parameters
-        ----------
-        merge_multi_context : bool
-            Concatenate what the devices computed? Otherwise a list for each output.
-        """
-        self._require("get_outputs", "binded", "params_initialized")
-        return self._group("get_outputs").get_outputs(merge_multi_context)
-
-    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """The gradients of the data, of the last backward."""
-        self._require("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
-        return self._group("get_input_grads").get_input_grads(merge_multi_context)
-
-    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """The arguments that are carried from batch to batch."""
-        self._require("get_states", "binded", "params_initialized")
-        return self._group("get_states").get_states(merge_multi_context)
-
-    def set_states(self, states: Any = None, value: Any = None) -> None:
-        """Sets the arguments that are carried from batch to batch: to `states` or to `value`."""
-        self._require("set_states", "binded", "params_initialized")
-        self._group("set_states").set_states(states, value)
-
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
-        """Updates a metric by the outputs of the last forward."""
-        self._group("update_metric").update_metric(eval_metric, labels, pre_sliced)
-
-    def install_monitor(self, mon: Any) -> None:
-        """Lets a monitor watch the executors."""
-        self._group("install_monitor").install_monitor(mon)

@@ -12,7 +12,7 @@ from typing import Any
 from .._terminal import is_terminal
 from ..callback import ProgressBar
 from .arguments import Callbacks, as_descs, as_list
-from .executor_group import batch_size_of
+from .batch_rows import batch_size_of
 
 __all__ = ["Progress"]
 

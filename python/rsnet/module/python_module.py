@@ -10,7 +10,8 @@ from .. import ndarray as nd
 from ..io import DataDesc
 from ..ndarray import NDArray
 from .arguments import parse_descs
-from .base_module import DEFAULT_INITIALIZER, BaseModule
+from .base_module import BaseModule
+from .interface import DEFAULT_INITIALIZER
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
@@ -84,8 +85,7 @@ class PythonModule(BaseModule):
         grad_req: Any = "write",
     ) -> None:
         """Takes over the shapes, and asks the subclass for those of its outputs."""
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
+        if self._stays_bound(force_rebind):
             return
         if grad_req != "write":
             raise AssertionError(

@@ -7,7 +7,9 @@ from typing import Any
 
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule
+from .arguments import refuse_input_gradients
+from .base_module import BaseModule
+from .interface import DEFAULT_INITIALIZER
 from .properties import delegated
 
 __all__ = ["SequentialModule"]
@@ -165,13 +167,9 @@ class SequentialModule(BaseModule):
         grad_req: Any = "write",
     ) -> None:
         """Binds the modules one after the other, each to the outputs of the one before."""
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
+        if self._stays_bound(force_rebind):
             return
-        if inputs_need_grad and not for_training:
-            raise AssertionError(
-                "bind: invalid inputs_need_grad True: expected False, as for_training is False"
-            )
+        refuse_input_gradients(for_training, inputs_need_grad)
         if shared_module is not None:
             raise AssertionError("SequentialModule.bind: invalid shared_module: expected None")
         self._ends("bind")

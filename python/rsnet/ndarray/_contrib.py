@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from .._core import NDArray
-from .._trees import flat, like, listed, pair
+from .._trees import check_functions, flat, like, listed, pair, step_limit
+from ..base import shown
 from . import random
 from ._register import op
 
@@ -93,6 +94,7 @@ def foreach(
     >>> sums.asnumpy().ravel().tolist()
     [1.0, 3.0, 6.0]
     """
+    check_functions(body=body)
     arrays = _flat(data, "data")
     if not all(array.shape for array in arrays):
         raise ValueError("invalid data of shape (): expected one axis at least")
@@ -130,7 +132,7 @@ def while_loop(
         Takes the loop variables; returns outputs (None for none), and as many new loop variables.
     loop_vars : NDArray or list of NDArray
         The first loop variables, at least one.
-    max_iterations : int
+    max_iterations : int, or NDArray of one element
         Greatest number of steps; required.
     name : str
         Accepted, without effect.
@@ -144,8 +146,8 @@ def while_loop(
     Raises
     ------
     ValueError
-        `max_iterations` is missing or negative, there are no loop variables, their number changes,
-        or `func` returns no pair.
+        `max_iterations` is no number of 0 or more, there are no loop variables, their number
+        changes, or `func` returns no pair.
 
     Examples
     --------
@@ -156,14 +158,14 @@ def while_loop(
     >>> out.asnumpy().ravel().tolist(), float(last.asscalar())
     ([2.0, 4.0, 0.0, 0.0], 3.0)
     """
-    if max_iterations is None or max_iterations < 0:
-        raise ValueError(f"invalid max_iterations {max_iterations!r}: expected 0 or more")
+    check_functions(cond=cond, func=func)
+    limit = step_limit(max_iterations, 0)
     several = isinstance(loop_vars, (list, tuple))
     states = listed(loop_vars)
     if not _flat(states, "loop_vars"):
         raise ValueError("invalid loop_vars []: expected at least one array")
     outputs: list[Any] = []
-    while len(outputs) < max_iterations and _truth(cond(*states)):
+    while len(outputs) < limit and _truth(cond(*states)):
         out, new = pair(func(*states), "(outputs, loop_vars)")
         new = listed(new)
         if len(new) != len(states):
@@ -175,16 +177,19 @@ def while_loop(
     last = states if several else states[0]
     if not outputs:
         return [], last
-    missing = int(max_iterations) - len(outputs)
-    return _stacked(outputs, missing), last
+    return _stacked(outputs, limit - len(outputs)), last
 
 
 def _truth(value: Any) -> bool:
-    if not isinstance(value, NDArray):
+    if isinstance(value, (int, float)):
         return bool(value)
+    if not isinstance(value, (NDArray, np.ndarray, np.generic)):
+        raise TypeError(
+            f"invalid condition {shown(value)}: expected an array of one element, or a number"
+        )
     if value.size != 1:
         raise ValueError(f"invalid condition of shape {value.shape}: expected one element")
-    return bool(value.asscalar())
+    return bool(value.item())
 
 
 def cond(
@@ -193,8 +198,13 @@ def cond(
     else_func: Callable[[], Any],
     name: str = "cond",
 ) -> Any:
-    """What ``then_func()`` returns if `pred`, an array of one element, is not zero, else what
-    ``else_func()`` does.
+    """What ``then_func()`` returns if `pred`, an array of one element or a number, is not zero,
+    else what ``else_func()`` does.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `pred` has another number of elements, or is something else.
 
     Examples
     --------
@@ -203,6 +213,7 @@ def cond(
     >>> float(nd.contrib.cond(x < 0, lambda: -x, lambda: x).asscalar())
     2.0
     """
+    check_functions(then_func=then_func, else_func=else_func)
     return then_func() if _truth(pred) else else_func()
 
 

@@ -39,18 +39,17 @@ __all__ = [
 ]
 
 
-def _known_shape(shape: Any) -> tuple[int, ...]:
-    """`shape` as a tuple in which every extent is known: without np_shape, 0 and () are not."""
-    known = whole_numbers(shape, "shape")
-    if is_np_shape():
-        if any(d < 0 for d in known):
-            raise MXNetError(f"invalid shape {known}: expected extents of at least 0")
-    elif not known or any(d <= 0 for d in known):
+def _extents(shape: Any, zero_is_unknown: bool = False) -> tuple[int, ...]:
+    """`shape` as a tuple of numbers that can be extents."""
+    extents = whole_numbers(shape, "shape")
+    if zero_is_unknown and (not extents or any(d <= 0 for d in extents)):
         raise MXNetError(
-            f"invalid shape {known}: expected extents of at least 1 (0 and () mean an unknown "
+            f"invalid shape {extents}: expected extents of at least 1 (0 and () mean an unknown "
             "extent or rank without np_shape)"
         )
-    return known
+    if any(d < 0 for d in extents):
+        raise MXNetError(f"invalid shape {extents}: expected extents of at least 0")
+    return extents
 
 
 def empty(
@@ -61,6 +60,8 @@ def empty(
     Parameters
     ----------
     shape : int or tuple of int
+        An extent of 0, or ``()``, is one here and in `full`, with `np_shape` or without; `zeros`
+        and `ones` take them within `np_shape` only.
     ctx : Context or str, default the thread's
     dtype : str or numpy.dtype, default float32
     stype : {"default"}, optional
@@ -76,11 +77,11 @@ def empty(
         raise NotImplementedError(f"storage type {stype!r} is not supported")
     if ctx is not None:
         ctx = as_context(ctx)
-    return _core.empty(_known_shape(shape), ctx, dtype)
+    return _core.empty(_extents(shape), ctx, dtype)
 
 
 def _filled(shape: Any, value: Any, ctx: Context | str | None, dtype: Any) -> NDArray:
-    result = empty(shape, ctx, dtype)
+    result = empty(_extents(shape, zero_is_unknown=not is_np_shape()), ctx, dtype)
     result[()] = value
     return result
 

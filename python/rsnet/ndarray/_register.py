@@ -54,23 +54,19 @@ WRITTEN: dict[str, dict[str, str]] = {
 }
 
 
-def is_backward(name: str) -> bool:
-    """Whether an operator is for gradients alone. Programs call one by such a name."""
-    return name.startswith("_backward") and name != "_backward_gather_nd"
-
-
 def _operator(namespace: str, short: str) -> str | None:
     """The operator whose function has the name `short` in a namespace, or None."""
     prefix = {"op": "", "_internal": "", "random": "_random_"}.get(namespace, f"_{namespace}_")
     name = prefix + short
     is_here = home_of(name) == (namespace, short) and not short.startswith("__")
-    usable = is_here and not is_backward(name)
+    usable = is_here and not _core.is_backward_operator(name)
     return name if usable and registry.version(name) is not None else None
 
 
 def names(module: types.ModuleType, namespace: str) -> list[str]:
     """The names in the module of a namespace: those of its operators as well."""
-    places = (home_of(name) for name in registry.names() if not is_backward(name))
+    shown = (name for name in registry.names() if not _core.is_backward_operator(name))
+    places = (home_of(name) for name in shown)
     written = WRITTEN.get(namespace, ())
     return sorted({*vars(module), *written, *(at for home, at in places if home == namespace)})
 

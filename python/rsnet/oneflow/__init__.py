@@ -8,7 +8,6 @@ from __future__ import annotations
 from .. import sbp
 from . import builtins as _builtins  # noqa: F401  (defines the operators of the tutorials)
 from . import config, optimizer, sysconfig, typing
-from . import recipes as _recipes  # noqa: F401  (chooses the contexts of gradient functions)
 from .builder import user_op_builder
 from .dtypes import (
     char,

@@ -13,7 +13,8 @@ from typing import Any
 
 from .._operators import registry
 from .._operators.checks import invalid
-from ..user_op import Attr, define, grad, kernel
+from .._operators.user.attr import Attr
+from .._operators.user.registration import define, grad, kernel
 
 Function = Callable[[Any], Any]
 

@@ -1,7 +1,7 @@
 """What gradient functions in OneFlow's words use: recipes, and the operator that is differentiated.
 
 A recipe describes one operator of the backward graph, which is built when a gradient first asks for
-it. Importing this module gives the methods to the contexts of gradient functions.
+it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from .._operators.checks import fail, unknown
 from .._operators.gradient import GradEntry
 from .._operators.user.conf import Conf
-from .._operators.user.gradient import GradContext, use_context
+from .._operators.user.gradient import GradContext
 from .builder import OperatorBuilder
 
 
@@ -60,35 +60,33 @@ class ForwardOp:
         return self.name
 
 
-class OneflowGradContext(GradContext):
-    """The context of gradient functions, with OneFlow's words."""
+class Recipes:
+    """OneFlow's words of one gradient context."""
 
-    def _recipes(self) -> dict[str, Any]:
-        made: dict[str, Any] = vars(self).setdefault("_recipes_by_name", {})
-        return made
+    def __init__(self, ctx: GradContext) -> None:
+        self._ctx = ctx
+        self._by_name: dict[str, Any] = {}
 
     def define(self, name: str, recipe: Callable[[RecipeBuilder], BuiltOp]) -> None:
         """Names a recipe."""
-        if name in self._recipes():
+        if name in self._by_name:
             raise fail(
-                f"gradient of {self.op_name}", f"invalid second operator '{name}': expected one"
+                f"gradient of {self._ctx.op_name}",
+                f"invalid second operator '{name}': expected one",
             )
-        self._recipes()[name] = recipe
+        self._by_name[name] = recipe
 
     def get(self, name: str) -> Any:
         """The operator of a recipe, built the first time."""
-        recipes = self._recipes()
+        recipes = self._by_name
         if name not in recipes:
-            raise unknown(f"gradient of {self.op_name}", "operator", name, recipes)
+            raise unknown(f"gradient of {self._ctx.op_name}", "operator", name, recipes)
         if not isinstance(recipes[name], BuiltOp):
-            recipes[name] = recipes[name](RecipeBuilder(self, name))
+            recipes[name] = recipes[name](RecipeBuilder(self._ctx, name))
         return recipes[name]
 
     def FwOp(self) -> ForwardOp:
         """The operator that is differentiated."""
-        return ForwardOp(self)
+        return ForwardOp(self._ctx)
 
     DefineOp, GetOp = define, get
-
-
-use_context(OneflowGradContext)

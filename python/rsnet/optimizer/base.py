@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from .. import engine
 from .. import ndarray as nd
 from .._class_registry import class_named
+from .._numbers import check_number, integer
 from .._warnings import warn
 from ..base import shown
 from ..lr_scheduler import LRScheduler
@@ -106,6 +107,12 @@ class PerDevice:
     def __set__(self, optimizer: Any, value: Any) -> None:
         vars(optimizer).setdefault(self._place, {})[optimizer.device_id] = value
 
+    def begin_with(self, optimizer: Any, device_id: int) -> None:
+        """Makes the value of this device that of all devices that have none."""
+        by_device = vars(optimizer).get(self._place, {})
+        if device_id in by_device:
+            vars(optimizer)[self._name] = by_device[device_id]
+
 
 class Optimizer:
     """Base of all optimizers: rates, decays and update counts per parameter.
@@ -148,6 +155,7 @@ class Optimizer:
     aggregate_num = 0
     rates_together = 1
     device_id = 0  # the one whose turn it is
+    _first_counts: Mapping[int, int] = {}  # of a device before it has updated anything
     _held_rate: float | None = None  # what the schedule said for weights that share a call
 
     def __init__(
@@ -172,6 +180,11 @@ class Optimizer:
         self.wd = wd
         self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
+        if lr_scheduler is not None and not hasattr(lr_scheduler, "base_lr"):
+            raise TypeError(
+                f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}: "
+                "expected an LRScheduler"
+            )
         if lr_scheduler is None:
             self.lr = 0.01 if learning_rate is None else learning_rate
         else:
@@ -180,8 +193,8 @@ class Optimizer:
                 warn(_overwritten(lr_scheduler, self.lr))
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
-        self.begin_num_update = begin_num_update
-        self.num_update = begin_num_update
+        self.begin_num_update = integer("begin_num_update", begin_num_update, least=0)
+        self.num_update = self.begin_num_update
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
@@ -198,12 +211,22 @@ class Optimizer:
         counts = {0: state["_index_update_count"]}
         missing = {"param_dict": {}, "sym_info": (), "_all_index_update_counts": counts}
         vars(self).update(missing | state)
+        self._let_devices_go_on()
+
+    def _let_devices_go_on(self) -> None:
+        """Devices on which nothing was counted go on where one has stopped on which it was."""
+        table = self._all_index_update_counts
+        last = max(table, key=lambda device: sum(table[device].values()))
+        self._all_index_update_counts = {d: counts for d, counts in table.items() if counts}
+        self._first_counts = dict(table[last])
+        for kind in type(self).__mro__:
+            for attribute in vars(kind).values():
+                if isinstance(attribute, PerDevice):
+                    attribute.begin_with(self, last)
+        self.count_on(self.device_id)
 
     def _check_number(self, name: str, value: Any) -> None:
-        # Not a text of one either: it would fail only in the first update.
-        if not hasattr(value, "__float__"):
-            kind = type(self).__name__
-            raise TypeError(f"optimizer {kind}: invalid {name} {shown(value)}: expected a number")
+        check_number(name, value, f"optimizer {type(self).__name__}: ")
 
     @property
     def learning_rate(self) -> float:
@@ -285,7 +308,10 @@ class Optimizer:
     def count_on(self, device_id: int) -> None:
         """Counts updates of this device from now on: a parameter has one index on all devices."""
         self.device_id = device_id
-        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+        counts = self._all_index_update_counts
+        if device_id not in counts:
+            counts[device_id] = dict(self._first_counts)
+        self._index_update_count = counts[device_id]
 
     _set_current_context = count_on  # MXNet's name
 

@@ -129,6 +129,9 @@ class LARS(Optimizer):
         self.eta, self.eps = eta, eps
         self.momentum_correction = momentum_correction
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_current_lr": state.get("cur_lr")} | state)  # MXNet's name of it
+
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Sets multipliers of the weight decay: 0 for all names but those that end in `_weight`."""
         super().set_wd_mult(args_wd_mult)
@@ -177,17 +180,26 @@ class LARS(Optimizer):
                 self._step(indices[at], weight, grad, state, momentum)
                 return
             master, inner = state
-            self._step(indices[at], master, grad.astype("float32"), inner, momentum)
+            # As in MXNet, the rate follows the weight, which a program may have set.
+            g, measured = grad.astype("float32"), weight.astype("float32")
+            self._step(indices[at], master, g, inner, momentum, measured)
             master.copyto(weight)
 
         push_together(weights, update)
 
     def _step(
-        self, index: int, weight: NDArray, grad: NDArray, state: Any, momentum: float
+        self,
+        index: int,
+        weight: NDArray,
+        grad: NDArray,
+        state: Any,
+        momentum: float,
+        measured: NDArray | None = None,
     ) -> None:
+        """A step at the rate that the norm of `measured`, the weight by default, allows."""
         lr, wd = self._get_lr(index), self._get_wd(index)
         scaled = grad * self.rescale_grad
-        rate = self._rate(index, weight, scaled, lr, wd)
+        rate = self._rate(index, weight if measured is None else measured, scaled, lr, wd)
         flat = (self._clipped(scaled) + weight * wd).reshape((-1,))
         step = nd.broadcast_mul(flat, rate.reshape((1,))).reshape(weight.shape)
         if state is None:
@@ -239,7 +251,11 @@ class LBSGD(SGD):
         self._added: dict[tuple[int, int], tuple[int, NDArray]] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"_rates": {}, "_added": {}} | state)  # MXNet's pickles lack these
+        # MXNet's pickles lack the first, and count all batches of which it has added gradients.
+        scale, sums = max(1, int(state["batch_scale"])), state.get("cumgrads", {})
+        counts = {index: sums[index]["num_cums"] % scale for index in sums}
+        added = {(0, i): (count, sums[i]["cum_grad"]) for i, count in counts.items() if count}
+        super().__setstate__({"_rates": {}, "_added": added} | state)
 
     def _updates_so_far(self) -> int:
         """The number of updates as the device whose turn it is has counted them."""

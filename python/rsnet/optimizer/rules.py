@@ -98,6 +98,8 @@ class SGLD(Optimizer):
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
         lr = common["lr"]
+        if lr < 0:
+            raise ValueError(f"optimizer SGLD: invalid learning_rate {lr}: expected at least 0")
         noise = nd.random.normal(
             0, math.sqrt(lr), weight.shape, dtype=weight.dtype, ctx=weight.context
         )

@@ -6,6 +6,9 @@ import os
 import pickle
 from typing import Any
 
+import numpy as np
+
+from ..base import MXValueError
 from ..ndarray import NDArray
 from .base import Optimizer, push_together
 from .states import loads
@@ -14,7 +17,7 @@ from .states import loads
 def _form(state: Any) -> str:
     """What a state consists of, in words."""
     if isinstance(state, NDArray):
-        return f"an array {state.shape}"
+        return f"an array {state.shape} of {np.dtype(state.dtype).name}"
     if isinstance(state, tuple):
         return f"({', '.join(map(_form, state))})"
     return "None" if state is None else f"a {type(state).__name__}"
@@ -40,19 +43,23 @@ class Updater:
             return
         self.optimizer.count_on(weight.context.device_id)
         state = self._state(index, weight)
-        self.optimizer.update_multi_precision(index, weight, grad, state)
+        try:
+            self.optimizer.update_multi_precision(index, weight, grad, state)
+        except (TypeError, ValueError):
+            self._check_state(index, weight)
+            raise
 
     def _state(self, index: Any, weight: NDArray) -> Any:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
         elif not self.states_synced.get(index, True):
-            self._check_loaded(index, weight)
+            self._check_state(index, weight)
             self.states[index] = self.sync_state_context(self.states[index], weight.context)
         self.states_synced[index] = True
         return self.states[index]
 
-    def _check_loaded(self, index: Any, weight: NDArray) -> None:
-        """Raises a ValueError where a loaded state is not one that the optimizer makes."""
+    def _check_state(self, index: Any, weight: NDArray) -> None:
+        """Raises a ValueError where a state is not one that the optimizer makes."""
         optimizer = self.optimizer
         own = _form(optimizer.create_state_multi_precision(index, weight))
         found = _form(self.states[index])
@@ -60,9 +67,10 @@ class Updater:
             param = optimizer.param_dict.get(index)
             name = optimizer.idx2name.get(index, index) if param is None else param.name
             raise ValueError(
-                f"invalid loaded state of parameter '{name}': expected {own}, as "
-                f"{type(optimizer).__name__} makes, got {found}: it may be of another "
-                "optimizer, or of one with other arguments"
+                f"invalid state of parameter '{name}': expected {own}, as "
+                f"{type(optimizer).__name__} makes, got {found}: it may be of an optimizer with "
+                "other arguments, or older than a cast of the parameter (a new Trainer or Updater "
+                "makes a new one)"
             )
 
     def sync_state_context(self, state: Any, context: Any) -> Any:
@@ -86,8 +94,13 @@ class Updater:
         for (device, _), steps in groups.items():
             self.optimizer.count_on(device.device_id)
             for start in range(0, len(steps), together):
-                some = zip(*steps[start : start + together], strict=True)
-                self.optimizer.update_many(*map(list, some))
+                some = steps[start : start + together]
+                try:
+                    self.optimizer.update_many(*map(list, zip(*some, strict=True)))
+                except (TypeError, ValueError):
+                    for index, weight, *_ in some:
+                        self._check_state(index, weight)
+                    raise
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
         """The states, with the optimizer if asked for, as bytes for `set_states`."""
@@ -100,13 +113,13 @@ class Updater:
         try:
             loaded = loads(states)
         except Exception as error:  # damaged bytes make a pickle do anything
-            raise ValueError(
+            raise MXValueError(
                 f"invalid states: expected what get_states of an Updater gave: {error}"
             ) from error
         found, *optimizer = loaded if isinstance(loaded, tuple) else (loaded,)
         if not isinstance(found, dict) or len(optimizer) > 1:
             got = type(loaded).__name__
-            raise ValueError(
+            raise MXValueError(
                 f"invalid states of type '{got}': expected what get_states of an Updater gave"
             )
         self.states = found
@@ -128,7 +141,7 @@ def load_states(updater: Any, fname: Any) -> None:
     try:
         updater.set_states(states)
     except ValueError as error:
-        raise ValueError(f"file '{fname}': {error}") from error
+        raise MXValueError(f"file '{fname}': {error}") from error
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

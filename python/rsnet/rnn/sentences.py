@@ -5,11 +5,13 @@ from __future__ import annotations
 import bisect
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .._numbers import integer
+from ..base import shown
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray import NDArray, array
 
@@ -115,19 +117,24 @@ class BucketSentenceIter(DataIter):
         dtype: Any = "float32",
         layout: str = "NT",
     ) -> None:
+        batch_size = integer("batch_size", batch_size, least=1)
         super().__init__(batch_size)
+        if not isinstance(sentences, Iterable):
+            raise TypeError(f"invalid sentences {shown(sentences)}: expected lists of integers")
         if layout not in ("NT", "TN"):
             raise ValueError(
                 f"invalid layout {layout!r}: expected 'NT' (batch major) or 'TN' (time major)"
             )
         if not buckets:
             counts = np.bincount([len(s) for s in sentences])
-            buckets = [length for length, count in enumerate(counts) if count >= batch_size]
+            buckets = [n for n, count in enumerate(counts) if n > 0 and count >= batch_size]
         if not buckets:
             raise ValueError(
                 f"invalid buckets None: expected some, as no length has {batch_size} sentences"
             )
-        self.buckets = sorted(buckets)
+        if not isinstance(buckets, Iterable):
+            raise TypeError(f"invalid buckets {shown(buckets)}: expected a list of lengths")
+        self.buckets = sorted(integer("buckets", length, least=1) for length in buckets)
         self.data_name, self.label_name = data_name, label_name
         self.dtype, self.layout = dtype, layout
         self.major_axis = layout.find("N")

@@ -39,7 +39,7 @@ __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"
 
 # Of `contrib` beside operators, with their modules; loaded at first use.
 _WRITTEN = dict.fromkeys(("cond", "foreach", "while_loop"), "_control_flow")
-_WRITTEN["rand_zipfian"] = "_contrib"
+_WRITTEN |= dict.fromkeys(("adamw_update", "mp_adamw_update", "rand_zipfian"), "_contrib")
 
 
 class _Namespace(ModuleType):

@@ -9,7 +9,7 @@ from . import random
 from .register import function
 from .symbol import Symbol
 
-__all__ = ["rand_zipfian"]
+__all__ = ["adamw_update", "mp_adamw_update", "rand_zipfian"]
 
 
 def rand_zipfian(
@@ -50,3 +50,61 @@ def rand_zipfian(
         return log * (num_sampled / whole)
 
     return samples, expected(true_classes), expected(samples)
+
+
+def _factor(rescale_grad: Any) -> Symbol:
+    """The factor of the gradients as a symbol of one element."""
+    if isinstance(rescale_grad, Symbol):
+        return rescale_grad
+    made: Symbol = function("_full")(shape=(1,), value=float(rescale_grad))
+    return made
+
+
+def adamw_update(
+    weight: Symbol,
+    grad: Symbol,
+    mean: Symbol,
+    var: Symbol,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    **kwargs: Any,
+) -> Any:
+    """One step of AdamW, as ``nd.contrib.adamw_update``; `rescale_grad` is a symbol or a number.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> arrays = [mx.sym.var(name) for name in ("weight", "grad", "mean", "var")]
+    >>> step = mx.sym.contrib.adamw_update(*arrays, rescale_grad=1, lr=0.1, eta=1, epsilon=0)
+    >>> one, zero = mx.nd.ones((1,)), mx.nd.zeros((1,))
+    >>> float(step.eval(weight=one, grad=one, mean=zero, var=zero.copy())[0].asscalar() < 1)
+    1.0
+    """
+    arrays = (weight, grad, mean, var, _factor(rescale_grad))
+    return function("_adamw_update")(*arrays, lr=lr, eta=eta, **kwargs)
+
+
+def mp_adamw_update(
+    weight: Symbol,
+    grad: Symbol,
+    mean: Symbol,
+    var: Symbol,
+    weight32: Symbol,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    **kwargs: Any,
+) -> Any:
+    """`adamw_update` of a weight with a copy in float32.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> arrays = [mx.sym.var(name) for name in ("weight", "grad", "mean", "var", "copy")]
+    >>> made = mx.sym.contrib.mp_adamw_update(*arrays, rescale_grad=1, lr=0.1, eta=1, name="w")
+    >>> made.list_outputs()
+    ['w_output']
+    """
+    arrays = (weight, grad, mean, var, weight32, _factor(rescale_grad))
+    return function("_mp_adamw_update")(*arrays, lr=lr, eta=eta, **kwargs)

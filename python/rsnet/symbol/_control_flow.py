@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import name as names
-from .._trees import flat, like, listed, pair
+from .._trees import check_functions, flat, like, listed, pair, step_limit
 from ..attribute import AttrScope
+from ..base import shown
 from .register import create, function
 from .symbol import Group, Symbol, Variable
 
@@ -129,6 +130,7 @@ def foreach(
     >>> sums.eval(**values)[0].asnumpy().ravel().tolist()
     [1.0, 3.0, 6.0]
     """
+    check_functions(body=body)
     sequences, states = _outputs(data, "data"), _outputs(init_states, "init_states")
     with _Scope(name) as scope:
         slices = scope.variables(sequences, "data")
@@ -209,7 +211,7 @@ def while_loop(
     Raises
     ------
     ValueError
-        `max_iterations` is missing or less than 1, there are no loop variables, their number
+        `max_iterations` is no number of 1 or more, there are no loop variables, their number
         changes, or `func` returns no pair.
 
     Examples
@@ -221,8 +223,8 @@ def while_loop(
     >>> out.eval(i=mx.nd.array([1]))[0].asnumpy().ravel().tolist()
     [2.0, 4.0, 0.0, 0.0]
     """
-    if max_iterations is None or max_iterations < 1:
-        raise ValueError(f"invalid max_iterations {max_iterations!r}: expected 1 or more")
+    check_functions(cond=cond, func=func)
+    limit = step_limit(max_iterations, 1)
     several = isinstance(loop_vars, (list, tuple))
     states = listed(loop_vars)
     first = _outputs(states, "loop_vars")
@@ -259,7 +261,7 @@ def while_loop(
         [condition.body, part.body],
         num_outputs=len(heads),
         num_out_data=len(outputs),
-        max_iterations=int(max_iterations),
+        max_iterations=limit,
         cond_input_locs=_places(cond_places),
         func_input_locs=_places(func_places),
         func_var_locs=_places([numbers.index(i) for i in range(len(first))]),
@@ -291,6 +293,9 @@ def cond(
     >>> float(size.eval(x=mx.nd.array([-2]))[0].asscalar())
     2.0
     """
+    check_functions(then_func=then_func, else_func=else_func)
+    if not isinstance(pred, Symbol) and not callable(pred):
+        raise TypeError(f"invalid pred {shown(pred)}: expected a Symbol or a function")
     with _Scope(f"{name}_pred") as scope:
         answer = _outputs(pred if isinstance(pred, Symbol) else pred(), "condition")
         if len(answer) != 1:

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from ..symbol.symbol import Symbol
+from ._contrib import adamw_update as adamw_update
 from ._control_flow import cond as cond
 from ._control_flow import foreach as foreach
+from ._contrib import mp_adamw_update as mp_adamw_update
+from ._contrib import rand_zipfian as rand_zipfian
 from ._control_flow import while_loop as while_loop
 
 _bool: TypeAlias = bool
@@ -13,7 +16,7 @@ _int: TypeAlias = int
 _float: TypeAlias = float
 _str: TypeAlias = str
 
-__all__ = ['AdaptiveAvgPooling2D', 'BatchNormWithReLU', 'BilinearResize2D', 'CTCLoss', 'DeformableConvolution', 'DeformablePSROIPooling', 'ModulatedDeformableConvolution', 'MultiBoxDetection', 'MultiBoxPrior', 'MultiBoxTarget', 'MultiProposal', 'PSROIPooling', 'Proposal', 'ROIAlign', 'RROIAlign', 'SparseEmbedding', 'SyncBatchNorm', 'allclose', 'arange_like', 'bipartite_matching', 'boolean_mask', 'box_decode', 'box_encode', 'box_iou', 'box_nms', 'box_non_maximum_suppression', 'calibrate_entropy', 'cond', 'count_sketch', 'ctc_loss', 'dequantize', 'div_sqrt_dim', 'fft', 'foreach', 'gradientmultiplier', 'group_adagrad_update', 'hawkesll', 'ifft', 'index_array', 'index_copy', 'interleaved_matmul_encdec_qk', 'interleaved_matmul_encdec_valatt', 'interleaved_matmul_selfatt_qk', 'interleaved_matmul_selfatt_valatt', 'quadratic', 'quantize', 'quantize_asym', 'quantize_v2', 'quantized_act', 'quantized_batch_norm', 'quantized_concat', 'quantized_conv', 'quantized_elemwise_add', 'quantized_elemwise_mul', 'quantized_embedding', 'quantized_flatten', 'quantized_fully_connected', 'quantized_pooling', 'requantize', 'round_ste', 'sign_ste', 'while_loop']
+__all__ = ['AdaptiveAvgPooling2D', 'BatchNormWithReLU', 'BilinearResize2D', 'CTCLoss', 'DeformableConvolution', 'DeformablePSROIPooling', 'ModulatedDeformableConvolution', 'MultiBoxDetection', 'MultiBoxPrior', 'MultiBoxTarget', 'MultiProposal', 'PSROIPooling', 'Proposal', 'ROIAlign', 'RROIAlign', 'SparseEmbedding', 'SyncBatchNorm', 'adamw_update', 'allclose', 'arange_like', 'bipartite_matching', 'boolean_mask', 'box_decode', 'box_encode', 'box_iou', 'box_nms', 'box_non_maximum_suppression', 'calibrate_entropy', 'cond', 'count_sketch', 'ctc_loss', 'dequantize', 'div_sqrt_dim', 'fft', 'foreach', 'gradientmultiplier', 'group_adagrad_update', 'hawkesll', 'ifft', 'index_array', 'index_copy', 'interleaved_matmul_encdec_qk', 'interleaved_matmul_encdec_valatt', 'interleaved_matmul_selfatt_qk', 'interleaved_matmul_selfatt_valatt', 'mp_adamw_update', 'quadratic', 'quantize', 'quantize_asym', 'quantize_v2', 'quantized_act', 'quantized_batch_norm', 'quantized_concat', 'quantized_conv', 'quantized_elemwise_add', 'quantized_elemwise_mul', 'quantized_embedding', 'quantized_flatten', 'quantized_fully_connected', 'quantized_pooling', 'rand_zipfian', 'requantize', 'round_ste', 'sign_ste', 'while_loop']
 
 def AdaptiveAvgPooling2D(data: Symbol | None = ..., output_size: _int | Sequence[_int | None] = ..., name: _str | None = ..., **kwargs: Any) -> Symbol: ...
 def BatchNormWithReLU(data: Symbol | None = ..., gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: _float = ..., momentum: _float = ..., fix_gamma: _bool = ..., use_global_stats: _bool = ..., output_mean_var: _bool = ..., axis: _int = ..., cudnn_off: _bool = ..., min_calib_range: _float | None = ..., max_calib_range: _float | None = ..., name: _str | None = ..., **kwargs: Any) -> Symbol: ...

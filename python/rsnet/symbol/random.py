@@ -86,7 +86,7 @@ def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs:
     (2, 3)
     """
     made: Symbol = _named("randint")(
-        low=low, high=high, shape=shape or (1,), dtype=dtype or "int32", **kwargs
+        low=low, high=high, shape=(1,) if shape is None else shape, dtype=dtype or "int32", **kwargs
     )
     return made
 

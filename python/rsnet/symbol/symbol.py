@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -191,9 +191,8 @@ class Symbol(InferenceMethods, Binding):
         return {"handle": self.tojson(remove_amp_cast=False)}
 
     def __setstate__(self, state: dict[str, str | None]) -> None:
-        text = state["handle"]
-        if text is not None:
-            self._handle = load_json(text)._handle
+        if (text := state["handle"]) is not None:
+            self._handle = load_json(text, allow_unknown=True)._handle
 
     def _gen_atomic_symbol(self) -> Symbol:
         """The operator of the head without its inputs: composing gives it new ones, and a name.
@@ -430,31 +429,46 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     """
     if not isinstance(json_str, str):
         raise TypeError(f"invalid json_str {shown(json_str)}: expected a string")
-    if re.match(r"\s*\[\s*\{", json_str):
-        import json  # few files hold a list
+    if not re.match(r"\s*\[\s*\{", json_str):
+        return _load_all([json_str], allow_unknown)[0]
+    import json  # few files hold a list
 
-        try:
-            symbols = json.loads(json_str)
-        except (ValueError, RecursionError) as error:
-            raise MXNetError(f"invalid symbol file: expected JSON: {error}") from None
-        return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
-    registry.define_named(json_str)
     try:
-        loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
-    except NotImplementedError as error:
-        raise type(error)(registry.with_reasons(str(error))) from None
-    handle, version, upgraded, newer = loaded
+        symbols = json.loads(json_str)
+    except (ValueError, RecursionError) as error:
+        raise MXNetError(f"invalid symbol file: expected JSON: {error}") from None
+    return _load_all(map(json.dumps, symbols), allow_unknown)
+
+
+def _load_all(texts: Iterable[str], allow_unknown: bool) -> list[Symbol]:
+    """The symbols of a file; unknown operators are refused all at once."""
+    symbols, refused = list[Symbol](), list[NotImplementedError]()
+    for text in texts:
+        registry.define_named(text)
+        try:
+            loaded = _core.SymbolHandle.from_json(text, is_np_shape(), bool(allow_unknown))
+        except NotImplementedError as error:
+            refused.append(error)
+            continue
+        _report_version(*loaded[1:])
+        symbols.append(Symbol(loaded[0]))
+    if refused:
+        raise type(refused[0])(registry.with_reasons("\n".join(map(str, refused)))) from None
+    return symbols
+
+
+def _report_version(version: int, upgraded: bool, newer: bool) -> None:
+    if not (upgraded or newer):
+        return
+    import logging  # slow to import, and not needed for current files
+
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
-    if upgraded or newer:
-        import logging  # slow to import, and not needed for current files
     if upgraded:
-        logging.info(
-            "Loading symbol saved by previous version %s. Attempting to upgrade...", written
-        )
+        message = "Loading symbol saved by previous version %s. Attempting to upgrade..."
+        logging.info(message, written)
         logging.info("Symbol successfully upgraded!")
     if newer:
         logging.warning("Loading symbol saved by the newer version %s", written)
-    return Symbol(handle)
 
 
 fromjson = load_json

@@ -108,8 +108,8 @@ impl Built {
     }
 }
 
-/// Builds the nodes. Unknown operators are reported all at once, or with `allow_unknown` become
-/// stand-ins.
+/// Builds the nodes. Unknown operators, those of graphs inside nodes too, are reported all at once,
+/// or with `allow_unknown` become stand-ins.
 pub(super) fn build(
     raw: &[Raw],
     heads: &[(usize, u32)],
@@ -117,50 +117,65 @@ pub(super) fn build(
     registry: &Registry,
     allow_unknown: bool,
 ) -> Result<Built> {
-    let made = std::iter::repeat_with(|| None).take(raw.len()).collect();
-    let mut built = Built { made, topological: topological(raw)? };
-    let mut unknown = Vec::new();
-    let outputs = outputs_used(raw, heads);
-    for at in 0..raw.len() {
-        let id = built.topological[at];
-        let node = &raw[id];
-        let made = match (node.op.as_str(), node.backward_source) {
-            ("null", Some(source)) => {
-                let of = backward::gradients(node, source, &built, registry)?;
-                Made::Gradients { name: node.name.clone(), of }
-            }
-            ("null", None) => Made::Node(Arc::new(variable(node)?)),
-            _ => {
-                let op = registry.get(&node.op).unwrap_or_else(|| {
-                    // A stand-in, also where it is refused, so that the other nodes are checked.
-                    if node.op != "Custom" {
-                        unknown.push(node);
-                    }
-                    Arc::new(stand_in(node, outputs[id]))
-                });
-                let bodies = bodies(node, version, registry, allow_unknown)?;
-                Made::Node(Arc::new(operator(node, op, bodies, &built, version, outputs[id])?))
-            }
-        };
-        built.made[id] = Some(made);
+    let mut builder = Builder { version, registry, unknown: Vec::new() };
+    let built = builder.nodes(raw, heads)?;
+    match builder.unknown.is_empty() || allow_unknown {
+        true => Ok(built),
+        false => Err(refusal(&builder.unknown)),
     }
-    if unknown.is_empty() || allow_unknown { Ok(built) } else { Err(refusal(&unknown)) }
 }
 
-/// The graphs inside a node.
-fn bodies(
-    raw: &Raw,
+/// What the graph of a file and the graphs inside of it are built with.
+struct Builder<'a> {
     version: i64,
-    registry: &Registry,
-    allow_unknown: bool,
-) -> Result<Vec<Symbol>> {
-    let symbol = |body: &RawGraph| {
-        let built = build(&body.nodes, &body.heads, version, registry, allow_unknown)?;
-        Ok(Symbol { outputs: built.heads(&body.heads)? })
-    };
-    let inside =
-        |e: Error| Error::new(e.kind(), format!("subgraph of '{}': {}", raw.name, e.message()));
-    raw.bodies.iter().map(|body| symbol(body).map_err(inside)).collect()
+    registry: &'a Registry,
+    /// Nodes whose operators nobody registered.
+    unknown: Vec<&'a Raw>,
+}
+
+impl<'a> Builder<'a> {
+    fn nodes(&mut self, raw: &'a [Raw], heads: &[(usize, u32)]) -> Result<Built> {
+        let made = std::iter::repeat_with(|| None).take(raw.len()).collect();
+        let mut built = Built { made, topological: topological(raw)? };
+        let outputs = outputs_used(raw, heads);
+        for at in 0..raw.len() {
+            let id = built.topological[at];
+            built.made[id] = Some(self.node(&raw[id], outputs[id], &built)?);
+        }
+        Ok(built)
+    }
+
+    fn node(&mut self, raw: &'a Raw, outputs: u32, built: &Built) -> Result<Made> {
+        match (raw.op.as_str(), raw.backward_source) {
+            ("null", Some(source)) => {
+                let of = backward::gradients(raw, source, built, self.registry)?;
+                return Ok(Made::Gradients { name: raw.name.clone(), of });
+            }
+            ("null", None) => return Ok(Made::Node(Arc::new(variable(raw)?))),
+            _ => {}
+        }
+        let op = self.registry.get(&raw.op).unwrap_or_else(|| {
+            // A stand-in, also where it is refused, so that the other nodes are checked.
+            if raw.op != "Custom" {
+                self.unknown.push(raw);
+            }
+            Arc::new(stand_in(raw, outputs))
+        });
+        let bodies = self.bodies(raw)?;
+        let node = operator(raw, op, bodies, built, self.version, outputs)?;
+        Ok(Made::Node(Arc::new(node)))
+    }
+
+    /// The graphs inside a node.
+    fn bodies(&mut self, raw: &'a Raw) -> Result<Vec<Symbol>> {
+        let mut symbol = |body: &'a RawGraph| {
+            let built = self.nodes(&body.nodes, &body.heads)?;
+            Ok(Symbol { outputs: built.heads(&body.heads)? })
+        };
+        let inside =
+            |e: Error| Error::new(e.kind(), format!("subgraph of '{}': {}", raw.name, e.message()));
+        raw.bodies.iter().map(|body| symbol(body).map_err(inside)).collect()
+    }
 }
 
 /// Nodes that the error for one unknown operator names.
@@ -189,12 +204,7 @@ fn refusal(unknown: &[&Raw]) -> Error {
             "Failed loading Op {shown}{more} of type {op}: operator {op} is not registered{library}"
         )
     };
-    let mut lines: Vec<String> = by_type.iter().map(line).collect();
-    lines.push(
-        "An operator that a program defines has to be registered first: import its module. With \
-         allow_unknown=True the file loads without them."
-            .into(),
-    );
+    let lines: Vec<String> = by_type.iter().map(line).collect();
     Error::not_implemented(lines.join("\n"))
 }
 

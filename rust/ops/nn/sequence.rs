@@ -2,16 +2,14 @@
 
 use super::infer::complete;
 use super::loss::copy_first;
-use super::widening;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::real::Real;
 use crate::operator::infer::{assign_shape, assign_type};
-use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::tensor::View;
-use crate::{params, with_dtype, with_real};
+use crate::{params, with_dtype};
 
 params! {
     /// Parameters of `SequenceMask`.
@@ -36,8 +34,8 @@ Sets the elements of each sequence from its length on to ``value``.
 Notes
 -----
 Data ``(T, N, ...)``, or ``(N, T, ...)`` with ``axis=1``. ``sequence_length`` ``(N,)`` of any dtype
-exists only with ``use_sequence_length=True``; without it the output is the data. float16, float32
-or float64; the output has the shape and dtype of the data. Masked elements get no gradient.
+exists only with ``use_sequence_length=True``; without it the output is the data. The output
+has the shape and dtype of the data, which may be any. Masked elements get no gradient.
 
 Examples
 --------
@@ -54,7 +52,7 @@ Notes
 -----
 Data ``(T, N, ...)``, or ``(N, T, ...)`` with ``axis=1``; the output is ``(N, ...)``.
 ``sequence_length`` ``(N,)`` of any dtype exists only with ``use_sequence_length=True``; without it
-all sequences have length T. Lengths are taken into 1 to T. float16, float32 or float64.
+all sequences have length T. Lengths are taken into 1 to T. Any dtype.
 
 Examples
 --------
@@ -68,8 +66,8 @@ Reverses each sequence up to its length; what follows stays.
 Notes
 -----
 Data ``(T, N, ...)``; the time axis must be 0. ``sequence_length`` ``(N,)`` of any dtype exists only
-with ``use_sequence_length=True``; without it all sequences have length T. float16, float32 or
-float64; the output has the shape and dtype of the data.
+with ``use_sequence_length=True``; without it all sequences have length T. The output has
+the shape and dtype of the data, which may be any.
 
 Examples
 --------
@@ -90,6 +88,7 @@ pub(in crate::ops) fn settings(attrs: &Attrs) -> (bool, usize) {
 }
 
 pub fn operators() -> Vec<OpDef> {
+    let kernel = |run: fn(&Call<'_>) -> Result<()>| Kernel::cpu(run).skips_null();
     let finish = |def: OpDef, doc: &str, back: &str| {
         def.doc(doc)
             .inputs_are(&[
@@ -111,24 +110,22 @@ pub fn operators() -> Vec<OpDef> {
             .aliases(&["_npx_sequence_mask"])
             .infer_shape(same_shape)
             .inplace(&[InplacePair::new(0, 0)])
-            .kernel(widening::cpu(|call| mask(call, false))),
+            .kernel(kernel(|call| mask(call, false))),
         OpDef::new::<SequenceMaskParam>("_backward_SequenceMask")
             .inplace(&[InplacePair::new(0, 0)])
-            .kernel(widening::cpu(|call| mask(call, true))),
+            .kernel(kernel(|call| mask(call, true))),
         finish(OpDef::new::<SequenceParam>("SequenceLast"), LAST, "_backward_SequenceLast")
             .infer_shape(last_shape)
-            .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => last::<T>(call)))),
-        OpDef::new::<SequenceParam>("_backward_SequenceLast").kernel(widening::cpu(
-            |call| with_real!(call.inputs[0].dtype(), T => last_grad::<T>(call)),
-        )),
+            .kernel(kernel(last)),
+        OpDef::new::<SequenceParam>("_backward_SequenceLast").kernel(kernel(last_grad)),
         finish(
             OpDef::new::<SequenceParam>("SequenceReverse"),
             REVERSE,
             "_backward_SequenceReverse",
         )
         .infer_shape(same_shape)
-        .kernel(widening::cpu(reverse)),
-        OpDef::new::<SequenceParam>("_backward_SequenceReverse").kernel(widening::cpu(reverse)),
+        .kernel(kernel(reverse)),
+        OpDef::new::<SequenceParam>("_backward_SequenceReverse").kernel(kernel(reverse)),
     ]
 }
 
@@ -138,7 +135,6 @@ fn infer_type(
     outputs: &mut [Option<DType>],
 ) -> Result<bool> {
     let Some(data) = inputs[0].or(outputs[0]) else { return Ok(false) };
-    super::infer::check_float(Some(data))?;
     assign_type(&mut inputs[0], "data", data)?;
     assign_type(&mut outputs[0], "output", data)?;
     for lengths in &mut inputs[1..] {
@@ -207,7 +203,7 @@ fn lengths(view: Option<&View>, e: &Extents, least: usize) -> Vec<usize> {
     // SAFETY: an input is not written while the kernel runs.
     with_dtype!(view.dtype(), T => unsafe { view.slice::<T>() }
         .iter()
-        .map(|l| (crate::dtype::Element::to_f64(*l).max(0.0) as usize).min(e.time).max(least))
+        .map(|l| (Element::to_f64(*l).max(0.0) as usize).min(e.time).max(least))
         .collect())
 }
 
@@ -231,51 +227,53 @@ fn mask(call: &Call<'_>, backward: bool) -> Result<()> {
     let out = &call.outputs[0];
     let e = extents(call.attrs, out.shape());
     let lengths = lengths(call.inputs.get(1), &e, 0);
-    with_real!(out.dtype(), T => {
+    with_dtype!(out.dtype(), T => {
         let y = Shared(out.as_ptr::<T>());
         parallel_for(e.batch, 16, |range| {
             for (n, t) in range.flat_map(|n| (lengths[n]..e.time).map(move |t| (n, t))) {
                 let at = t * e.time_step + n * e.batch_step;
                 // SAFETY: steps stay inside the output; sequences belong to one task.
-                unsafe { std::slice::from_raw_parts_mut(y.at(at), e.rest) }.fill(<T as Real>::of(value));
+                unsafe { std::slice::from_raw_parts_mut(y.at(at), e.rest) }.fill(T::from_f64(value));
             }
         });
         Ok(())
     })
 }
 
-fn last<T: Real>(call: &Call<'_>) -> Result<()> {
+fn last(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
     }
-    let data = &call.inputs[0];
+    let (data, out) = (&call.inputs[0], &call.outputs[0]);
     let e = extents(call.attrs, data.shape());
-    let (x, y) = (data.as_ptr::<T>(), call.outputs[0].as_ptr::<T>());
+    let (x, y, size) = (data.ptr(), out.ptr(), data.dtype().size());
     for (n, length) in lengths(call.inputs.get(1), &e, 1.min(e.time)).into_iter().enumerate() {
         if length > 0 {
-            let from = (length - 1) * e.time_step + n * e.batch_step;
+            let from = ((length - 1) * e.time_step + n * e.batch_step) * size;
+            let (to, bytes) = (n * e.rest * size, e.rest * size);
             // SAFETY: steps stay inside the data; the output has `rest` elements a sequence.
-            unsafe { std::ptr::copy_nonoverlapping(x.add(from), y.add(n * e.rest), e.rest) };
+            unsafe { std::ptr::copy_nonoverlapping(x.add(from), y.add(to), bytes) };
         }
     }
     Ok(())
 }
 
-fn last_grad<T: Real>(call: &Call<'_>) -> Result<()> {
+fn last_grad(call: &Call<'_>) -> Result<()> {
     zero_lengths(call);
     if call.req[0] == OpReq::Null {
         return Ok(());
     }
     let out = &call.outputs[0];
     let e = extents(call.attrs, out.shape());
-    let (dy, dx) = (call.inputs[0].as_ptr::<T>(), out.as_ptr::<T>());
-    // SAFETY: as in `last`; the output overlaps no input.
+    let (dy, dx, size) = (call.inputs[0].ptr(), out.ptr(), out.dtype().size());
+    // SAFETY: as in `last`; the output overlaps no input, and zero bytes are zero in every dtype.
     unsafe {
-        out.slice_mut::<T>().fill(T::zero());
+        dx.write_bytes(0, out.size_bytes());
         for (n, length) in lengths(call.inputs.get(1), &e, 1.min(e.time)).into_iter().enumerate() {
             if length > 0 {
-                let to = (length - 1) * e.time_step + n * e.batch_step;
-                std::ptr::copy_nonoverlapping(dy.add(n * e.rest), dx.add(to), e.rest);
+                let to = ((length - 1) * e.time_step + n * e.batch_step) * size;
+                let (from, bytes) = (n * e.rest * size, e.rest * size);
+                std::ptr::copy_nonoverlapping(dy.add(from), dx.add(to), bytes);
             }
         }
     }

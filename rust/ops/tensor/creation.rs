@@ -123,11 +123,6 @@ fn source<P: ParamStruct>(
         .kernel(kernel(run))
 }
 
-/// A shape parameter in the convention of old programs: 0 and () mean unknown.
-fn legacy(dims: &Tuple) -> Shape {
-    Shape::from_legacy(dims)
-}
-
 fn arange(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<RangeParam>();
     let start = if p.stop.is_some() || p.infer_range { p.start } else { 0.0 };
@@ -191,7 +186,7 @@ pub fn operators() -> Vec<OpDef> {
                 "Returns an array of {value} of the given shape and dtype.\n\nExamples\n--------\n\
                  >>> nd.{face}((3,), dtype='int32')\n[{value} {value} {value}]\n"
             ),
-            |attrs| Ok(legacy(&attrs.get::<InitParam>().shape)),
+            |attrs| Ok(Shape::from_parameter(&attrs.get::<InitParam>().shape)),
             |attrs| attrs.get::<InitParam>().dtype,
             run,
         )
@@ -200,7 +195,7 @@ pub fn operators() -> Vec<OpDef> {
         "_full",
         "Returns an array of the given shape and dtype whose elements all have one value.\n\n\
          Examples\n--------\n>>> nd.full((3,), 7)\n[7. 7. 7.]\n",
-        |attrs| Ok(legacy(&attrs.get::<FullParam>().shape)),
+        |attrs| Ok(Shape::from_parameter(&attrs.get::<FullParam>().shape)),
         |attrs| attrs.get::<FullParam>().dtype,
         |call| filled_with(call, call.attrs.get::<FullParam>().value),
     )

@@ -78,7 +78,7 @@ fn plain_zeros() -> OpDef {
         .doc(PLAIN_ZEROS)
         .inputs_are(&[])
         .infer_shape(|attrs, _, outputs| {
-            let shape = Shape::from_legacy(&attrs.get::<PlainZerosParam>().shape);
+            let shape = Shape::from_parameter(&attrs.get::<PlainZerosParam>().shape);
             assign_shape(&mut outputs[0], "output", &shape)?;
             Ok(outputs[0].is_known())
         })

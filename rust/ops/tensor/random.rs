@@ -12,7 +12,7 @@ use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{
     Attrs, Call, Gradient, OpDef, ParamStruct, RandomKey, ResourceRequest, Tuple,
 };
-use crate::shape::Shape;
+use crate::shape::{Shape, is_np_shape};
 use crate::{param_enum, params, with_dtype};
 
 param_enum! {
@@ -68,7 +68,7 @@ params! {
 /// Without a shape that of the output, or one element.
 fn shape_of(shape: &Option<Tuple>, output: &Shape) -> Shape {
     match shape {
-        Some(s) if !s.is_empty() => Shape::from_legacy(s),
+        Some(s) if is_np_shape() || !s.is_empty() => Shape::from_parameter(s),
         _ if output.rank_known() => output.clone(),
         _ => Shape::new(&[1]),
     }

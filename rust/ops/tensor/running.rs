@@ -6,7 +6,7 @@ use super::parts::axis_flags;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, one_type};
+use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, one_type, same_type};
 use crate::operator::{Attrs, Call, Gradient, InplacePair, OpDef};
 use crate::shape::Shape;
 use crate::{params, with_dtype};
@@ -266,6 +266,9 @@ fn moments(call: &Call<'_>) -> Result<()> {
     let (mut means, mut vars) = (vec![0.0; groups], vec![0.0; groups]);
     at.iter().enumerate().for_each(|(i, &k)| means[k] += value(i));
     means.iter_mut().for_each(|m| *m /= n);
+    if !x.dtype().is_float() {
+        means.iter_mut().for_each(|m| *m = m.trunc());
+    }
     at.iter().enumerate().for_each(|(i, &k)| vars[k] += (value(i) - means[k]).powi(2));
     vars.iter_mut().for_each(|v| *v /= n);
     for (i, values) in [means, vars].iter().enumerate().filter(|(i, _)| wanted(call, *i)) {
@@ -299,8 +302,9 @@ fn both_moments() -> [OpDef; 2] {
     let forward = OpDef::new::<MomentsParam>("moments")
         .doc(&text(
             "Mean and variance over axes.",
-            "Two outputs, ``mean(x)`` and ``mean((x - mean(x))^2)``, added in float64. float16, \
-             float32 or float64. The axes have to be named.",
+            "Two outputs of the data's dtype, ``mean(x)`` and ``mean((x - mean(x))^2)``, added in \
+             float64; those of integers are truncated, the mean before it is subtracted. The axes \
+             have to be named.",
             "nd.moments(nd.array([[1, 3], [2, 2]]), axes=(1,))[1]\n[1. 0.]",
         ))
         .inputs_are(&[("data", "The input array.")])
@@ -319,7 +323,7 @@ fn both_moments() -> [OpDef; 2] {
             assign_shape(&mut outputs[1], "output1", &out)?;
             Ok(true)
         })
-        .infer_type(crate::ops::nn::infer::float_type)
+        .infer_type(same_type)
         .gradient(Gradient::declared("_backward_moments", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::OutGrad(1), Dep::Input(0), Dep::Output(0)]
         }))

@@ -84,6 +84,7 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
       {{.name = "cb_unknown_resources", .resources = unknown}, copy},
       {{.name = "cb_unknown_sbp", .sbp = unknown}, copy},
       {{.name = "cb_unknown_rule"}, copy},
+      {{.name = "cb_unknown_deps"}, copy},
       {{.name = "cb_unknown_inplace", .inplace = unknown}, copy},
       {{.name = "cb_unknown_silent", .check = unknown, .user = (void *)infer}, copy},
       {{.name = "cb_asks_nothing", .resources = asks_nothing}, draw},
@@ -92,9 +93,12 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
       {{.name = "cb_for_gradients", .flags = RSNET_BACKWARD}, copy},
   };
   const rsnet_grad grad = {sizeof grad, RSNET_GRAD_RULE, "cb_unknown_rule", 0, 0, unknown, 0};
+  const rsnet_grad reads = {sizeof reads, RSNET_GRAD_BACKWARD, "cb_unknown_deps",
+                            "cb_for_gradients", unknown, 0, 0};
   size_t i;
   for (i = 0; i < sizeof all / sizeof all[0]; ++i) {
     if (add(host, registry, all[i].op, all[i].compute)) return RSNET_INVALID;
   }
-  return host->register_grad(registry, &grad);
+  if (host->register_grad(registry, &grad)) return RSNET_INVALID;
+  return host->register_grad(registry, &reads);
 }

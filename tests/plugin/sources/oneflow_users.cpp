@@ -126,6 +126,28 @@ REGISTER_USER_KERNEL("user_boxes")
                      & (user_op::HobDataType("labels", 0) == DataType::kInt32))
     .SetInferTmpSizeFn([](const oneflow::user_op::InferContext*) { return 0; });
 
+// A condition on a float, which is in single precision in C++ and in double precision in Python.
+REGISTER_USER_OP("user_rate")
+    .Input("x")
+    .Output("y")
+    .Attr<float>("rate", 0.1)
+    .SetTensorDescInferFn(user_op::TensorDescInferFnUtil::Unchanged);
+
+template <int value>
+class RateKernel final : public user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    user_op::Tensor* y = ctx->Tensor4ArgNameAndIndex("y", 0);
+    FOR_RANGE(int64_t, i, 0, y->shape().elem_cnt()) { y->mut_dptr<float>()[i] = value; }
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+REGISTER_USER_KERNEL("user_rate")
+    .SetCreateFn<RateKernel<1>>()
+    .SetIsMatchedHob(user_op::HobAttr<float>("rate") == 0.1f);
+REGISTER_USER_KERNEL("user_rate")
+    .SetCreateFn<RateKernel<2>>()
+    .SetIsMatchedHob(user_op::HobAttr<float>("rate") > 0.1f);
+
 class SpreadKernel final : public user_op::OpKernel {
   void Compute(user_op::KernelComputeContext* ctx) const override {
     const user_op::Tensor* dy = ctx->Tensor4ArgNameAndIndex("dy", 0);

@@ -14,7 +14,7 @@ from .attr import Attr, refuse
 from .condition import Condition
 from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
-from .gradient import gradient_rule
+from .gradient import Gradient, gradient_rule
 from .inference import Inference
 
 
@@ -52,7 +52,7 @@ class UserOpDefinition:
         self.doc = ""
         self.docs: Mapping[str, str] = {}
         self.kernels: list[Kernel] = []
-        self.grad: Callable[[Any], Any] | None = None
+        self.grad: Gradient | None = None
 
     def __repr__(self) -> str:
         ins = ", ".join(a.name for a in self.inputs)

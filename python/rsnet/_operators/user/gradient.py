@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..._on_demand import import_on_demand
 from ..checks import TYPES, fail, invalid, nearest
 from ..gradient import GradEntry, Rule, Source
 from .conf import Conf
@@ -13,11 +12,7 @@ from .contexts import InputDesc, TensorDesc, _Context
 
 
 class GradContext(_Context):
-    """What a gradient function sees.
-
-    ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the
-    function at once, and only if that input needs a gradient.
-    """
+    """What a gradient function sees, without the words that an interface may add."""
 
     def __init__(
         self, conf: Conf, rule: Rule, name: str, needed: list[bool], specs: Sequence[Any] = ()
@@ -32,12 +27,8 @@ class GradContext(_Context):
         self.bound = [False] * len(needed)
 
     def __getattr__(self, name: str) -> Any:
-        if name in further_words and type(self) is GradContext:
-            import_on_demand(further_words[name])
-            self.__class__ = _chosen[-1]
-            return getattr(self, name)
         text = f"GradContext has no attribute {name!r}"
-        raise AttributeError(text + nearest(name, dir(GradContext)), name=name)
+        raise AttributeError(text + nearest(name, dir(type(self))), name=name)
 
     def _input(self, arg: str, i: int) -> int:
         return self.conf.position(arg, i, self.conf.definition.inputs)
@@ -88,15 +79,11 @@ class GradContext(_Context):
         return InputDesc(tuple(spec[0]), TYPES[spec[1]])
 
 
-#: Methods of a context that another module defines in a subclass, and that module. A context
-#: becomes one of that class when such a method is asked for.
-further_words: dict[str, str] = {}
-_chosen: list[type[GradContext]] = [GradContext]
+class Gradient(NamedTuple):
+    """A gradient function, and the class of the contexts that it gets."""
 
-
-def use_context(cls: type[GradContext]) -> None:
-    """Gradient functions get contexts of this class from now on."""
-    _chosen[:] = [cls]
+    function: Callable[[Any], Any]
+    context: type[GradContext]
 
 
 def gradient_rule(d: Any) -> Callable[..., Any]:
@@ -109,8 +96,8 @@ def gradient_rule(d: Any) -> Callable[..., Any]:
         if d.grad is None:
             raise fail(where, f"gradient function not found (attributes {conf.attrs})")
         program = Rule()
-        ctx = _chosen[-1](conf, program, name, list(needed), specs)
-        d.grad(ctx)
+        ctx = d.grad.context(conf, program, name, list(needed), specs)
+        d.grad.function(ctx)
         for i, (bound, wanted) in enumerate(zip(ctx.bound, needed)):
             if wanted and not bound:
                 raise fail(

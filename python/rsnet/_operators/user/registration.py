@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ... import _core
-from ...sbp import CheckedInference
 from .. import registry
 from ..checks import (
     argument_name,
@@ -20,9 +19,11 @@ from ..checks import (
     is_integer,
 )
 from .attr import Attr
+from .checked_inference import CheckedInference
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
+from .gradient import GradContext, Gradient
 from .inference import InferenceByFunctions
 
 #: Keywords of every call, and the parameters that count arrays.
@@ -265,7 +266,7 @@ def kernel(
     return decorate
 
 
-def grad(name: str) -> Callable[[Any], Any]:
+def grad(name: str, context: type[GradContext] = GradContext) -> Callable[[Any], Any]:
     """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
     function_name("grad", name)
 
@@ -276,9 +277,9 @@ def grad(name: str) -> Callable[[Any], Any]:
         if name in registry.waiting_gradients or (known is not None and known.grad is not None):
             raise fail(f"gradient of user operator '{name}'", "already registered")
         if known is None:
-            registry.waiting_gradients[name] = g
+            registry.waiting_gradients[name] = Gradient(g, context)
         else:
-            known.grad = g
+            known.grad = Gradient(g, context)
             known.install(replace=True)
         return g
 

@@ -18,6 +18,7 @@ import os
 import pickle
 import secrets
 import signal
+import socket
 import sys
 import threading
 import time
@@ -38,6 +39,8 @@ from ...base import shown
 from ...ndarray import NDArray
 
 _ALIGNMENT = 64
+
+_PARENT_CHECK_S = 1.0  # how often an idle worker looks whether its parent is still there
 
 
 class RemoteTraceback(Exception):
@@ -169,23 +172,43 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def _work(
-    pipe: Any, others: list[Any], dataset: Any, batchify: Callable[..., Any], seed: int
-) -> None:
-    """Loads the batches that it is asked for until the pipe is closed."""
-    for other in others:  # or this process would not see the parent's end
-        other.close()
+def _requests(pipe: Any) -> Iterator[Any]:
+    """What the parent asks for, until it hangs up or ends.
+
+    Its end is not always the end of the pipe: processes that it forked later have its side too.
+    """
+    parent = multiprocessing.parent_process()
+    while True:
+        try:
+            while not pipe.poll(_PARENT_CHECK_S):
+                if parent is None or os.getppid() != parent.pid:
+                    return
+            request = pipe.recv()
+        except (EOFError, OSError):
+            return
+        yield request
+
+
+def _hang_up(pipe: Any) -> None:
+    """Ends a pipe for the worker at its other side, whoever else has inherited this side."""
+    with (
+        contextlib.suppress(OSError),
+        socket.fromfd(pipe.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as side,
+    ):
+        side.shutdown(socket.SHUT_RDWR)
+    pipe.close()
+
+
+def _work(pipe: Any, dataset: Any, batchify: Callable[..., Any], seed: int) -> None:
+    """Loads the batches that it is asked for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and means it, whatever handler was inherited
     np.random.seed(seed)
     random.seed(seed)
     import random as python_random
 
     python_random.seed(seed)
-    while True:
-        try:
-            key, indices, name = pipe.recv()
-        except (EOFError, OSError):
-            return
+    for key, indices, name in _requests(pipe):
         answer: tuple[Any, Any, Any]
         try:
             answer = (key, None, _share(load_batch(dataset, batchify, indices), name))
@@ -196,26 +219,6 @@ def _work(
             pipe.send(answer)
         except (BrokenPipeError, ConnectionResetError):
             return
-
-
-class _Starting:
-    """Workers are started by one thread at a time: one that inherits the pipe of another that is
-    being started would keep it open. Reentrant, as workers are forked meanwhile.
-    """
-
-    lock = threading.RLock()
-
-    @classmethod
-    def renew(cls) -> None:
-        cls.lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_Starting.renew)
-
-
-def while_starting() -> Any:
-    """The lock under which workers are started."""
-    return _Starting.lock
 
 
 class Worker:
@@ -256,8 +259,7 @@ class Workers:
         self._lock = threading.RLock()
         for i in range(count):
             mine, theirs = context.Pipe()
-            others = [worker.pipe for worker in self._workers] + [mine] if forks else []
-            args = (theirs, others, dataset, batchify, (seed + i) % (1 << 31))
+            args = (theirs, dataset, batchify, (seed + i) % (1 << 31))
             process = context.Process(target=_work, args=args, daemon=True)
             with warnings.catch_warnings():
                 # Python warns of forks in a process with threads; rsnet's own are ready for it.
@@ -445,7 +447,7 @@ def _close(workers: list[Worker], answers: dict[Any, Any], owner: int) -> None:
         return  # a fork's copy
     with _interrupts_later():
         for worker in workers:
-            worker.pipe.close()
+            _hang_up(worker.pipe)
         for _, shared in answers.values():
             if shared is not None:
                 _free(shared[2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,12 +13,25 @@ from typing import Any
 from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
+from ..._numbers import check_number, integer
 from ...ndarray import NDArray
-from ._workers import Workers, load_batch, while_starting
+from ._workers import Workers, load_batch
 from .batchify import stacked
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader", "DataLoaderV1", "default_batchify_fn", "default_mp_batchify_fn"]
+
+# Workers are started by one thread at a time: one that another thread forks meanwhile would inherit
+# the workers' side of a pipe, whose end the parent would not see. Reentrant, as these are forked.
+_starting = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _starting
+    _starting = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def default_batchify_fn(data: Any) -> Any:
@@ -109,6 +124,7 @@ class DataLoader:
         timeout: float = 120,
         auto_reload: bool = False,
     ) -> None:
+        check_number("timeout", timeout)
         if timeout <= 0:
             raise AssertionError(
                 f"invalid timeout {timeout}: expected a positive number of seconds"
@@ -120,8 +136,8 @@ class DataLoader:
         self._batch_sampler = _batches(
             dataset, batch_size, shuffle, sampler, last_batch, batch_sampler
         )
-        self._num_workers = max(num_workers, 0)
-        ahead = 2 * self._num_workers if prefetch is None else max(0, int(prefetch))
+        self._num_workers = max(integer("num_workers", num_workers), 0)
+        ahead = 2 * self._num_workers if prefetch is None else integer("prefetch", prefetch)
         self._prefetch = max(1, ahead)
         if batchify_fn is None:
             in_process = self._num_workers > 0 and not thread_pool
@@ -196,7 +212,7 @@ class DataLoader:
                 workers.forget(ahead)
 
     def _living_workers(self) -> Workers:
-        with while_starting():
+        with _starting:
             if self._workers is None or not self._workers.is_alive:
                 is_default = self._batchify_fn is default_mp_batchify_fn
                 batchify_fn = _stacked_fields if is_default else self._batchify_fn

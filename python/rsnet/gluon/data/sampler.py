@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..._numbers import integer
+
 __all__ = ["BatchSampler", "FilterSampler", "RandomSampler", "Sampler", "SequentialSampler"]
 
 
@@ -90,10 +92,8 @@ class BatchSampler(Sampler):
             raise ValueError(
                 f"invalid last_batch {last_batch!r}: expected one of: keep, discard, rollover"
             )
-        if batch_size < 1:
-            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
         self._sampler: Any = sampler
-        self._batch_size = batch_size
+        self._batch_size = integer("batch_size", batch_size, least=1)
         self._last_batch = last_batch
         self._left: list[Any] = []
 

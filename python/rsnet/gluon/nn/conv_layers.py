@@ -20,6 +20,7 @@ from .pooling import (
     MaxPool1D,
     MaxPool2D,
     MaxPool3D,
+    checked_layout,
     per_axis,
 )
 from .pooling import (
@@ -47,8 +48,6 @@ __all__ = [
     "MaxPool3D",
     "ReflectionPad2D",
 ]
-
-_LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 class _Conv(HybridBlock):
@@ -94,12 +93,7 @@ class _Conv(HybridBlock):
         params: Any = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        layout = layout or _LAYOUTS[self._axes][0]
-        if layout not in _LAYOUTS[self._axes]:
-            raise AssertionError(
-                f"{type(self).__name__}: invalid layout '{layout}': expected one of "
-                f"{_LAYOUTS[self._axes]}"
-            )
+        layout = checked_layout(type(self).__name__, layout, self._axes)
         with self.name_scope():
             self._channels = channels
             self._in_channels = in_channels

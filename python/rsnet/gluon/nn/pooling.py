@@ -6,8 +6,6 @@ from typing import Any
 
 from ..hybrid_block import HybridBlock
 
-_LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
-
 
 def per_axis(value: Any, axes: int, what: str) -> tuple[int, ...]:
     """An int for every axis, from one int or as many as there are axes."""
@@ -15,6 +13,14 @@ def per_axis(value: Any, axes: int, what: str) -> tuple[int, ...]:
     if len(found) != axes:
         raise AssertionError(f"invalid {what} {value!r}: expected an int or {axes} of them")
     return found
+
+
+def checked_layout(block: str, layout: str | None, axes: int) -> str:
+    """``layout`` if there is such an order of axes; the usual one for None."""
+    layouts = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}[axes]
+    if layout and layout not in layouts:
+        raise AssertionError(f"{block}: invalid layout '{layout}': expected one of {layouts}")
+    return layout or layouts[0]
 
 
 class _Pooling(HybridBlock):
@@ -71,12 +77,7 @@ class _Pooling(HybridBlock):
         layout: str | None,
         count_include_pad: bool | None = None,
     ) -> None:
-        layout = layout or _LAYOUTS[self._axes][0]
-        if layout not in _LAYOUTS[self._axes]:
-            raise AssertionError(
-                f"{type(self).__name__}: invalid layout '{layout}': expected one of "
-                f"{_LAYOUTS[self._axes]}"
-            )
+        layout = checked_layout(type(self).__name__, layout, self._axes)
         size = per_axis(pool_size, self._axes, "pool_size")
         self._kwargs: dict[str, Any] = {
             "kernel": size,

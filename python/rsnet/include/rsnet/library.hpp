@@ -20,6 +20,7 @@
 #include <functional>
 #include <locale>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -120,20 +121,31 @@ template <typename T>
 std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::string> to_text(T value) {
   return std::to_string(value);
 }
-template <typename T>
-std::enable_if_t<std::is_floating_point_v<T>, std::string> to_text(T value) {
-  std::ostringstream out;
-  out.imbue(std::locale::classic());
-  out.precision(std::is_same_v<T, float> ? 9 : 17);
-  out << value;
-  return out.str();
-}
 // Reads what to_text writes, whatever the locale of the process; false if it is not a number.
 inline bool parse_real(const std::string& text, double* value) {
   static const locale_t classic = newlocale(LC_ALL_MASK, "C", static_cast<locale_t>(nullptr));
   char* end = nullptr;
   *value = strtod_l(text.c_str(), &end, classic);
   return end != text.c_str() && *end == 0;
+}
+template <typename T>
+std::enable_if_t<std::is_floating_point_v<T>, std::string> to_text(T value) {
+  std::string text;
+  double read = 0;
+  // The shortest text that is read as the same number: 0.1 rather than 0.100000001.
+  for (int digits = 6; digits <= (std::is_same_v<T, float> ? 9 : 17); ++digits) {
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    out.precision(digits);
+    out << value;
+    text = out.str();
+    if (parse_real(text, &read) && static_cast<T>(read) == value) break;
+  }
+  return text;
+}
+template <typename T>
+std::string to_text(const std::optional<T>& value) {
+  return value ? to_text(*value) : "None";
 }
 inline std::string quoted(const std::string& text) {
   std::string out = "'";

@@ -99,8 +99,11 @@ enum {
   RSNET_LIST_STR = 14,
   RSNET_U32 = 15,
   RSNET_U64 = 16,
-  RSNET_ENUM = 17 /* one of `choices`; the value is a text */
+  RSNET_ENUM = 17, /* one of `choices`; the value is a text */
+  RSNET_LIST_F64 = 18,
+  RSNET_LIST_MAYBE_I64 = 19 /* integers and None, which is RSNET_NO_NUMBER */
 };
+#define RSNET_NO_NUMBER INT64_MIN
 
 typedef struct rsnet_extents {
   int32_t n;
@@ -113,11 +116,11 @@ typedef struct rsnet_value {
   union {
     int64_t i;               /* I32, I64, U32, BOOL, and U64 up to 2^63 - 1 */
     uint64_t u;              /* U32, U64: the same bits as i */
-    double f;                /* F32, F64 */
+    double f;                /* F32 (rounded to one), F64 */
     const char *s;           /* STR, ENUM; ends with 0 */
     rsnet_dtype t;           /* DTYPE */
-    const int64_t *is;       /* SHAPE, LIST_I32, LIST_I64 */
-    const double *fs;        /* LIST_F32 */
+    const int64_t *is;       /* SHAPE, LIST_I32, LIST_I64, LIST_MAYBE_I64 */
+    const double *fs;        /* LIST_F32, LIST_F64 */
     const rsnet_dtype *ts;   /* LIST_DTYPE */
     const rsnet_extents *es; /* LIST_SHAPE */
     const char *const *ss;   /* LIST_STR */

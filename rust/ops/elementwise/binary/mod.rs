@@ -31,7 +31,7 @@ params! {
     /// Parameters of the operators with a number.
     pub struct ScalarParam {
         scalar: f64, default(1.0), "The number; converted to the dtype of the array.";
-        is_int: bool, default(true), "Was the number an integer?";
+        is_int: bool, default(true), "Accepted; the result has the dtype of the array.";
     }
 }
 

@@ -15,7 +15,7 @@ use crate::kernels::random::Draws;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
 use crate::params;
-use crate::shape::Shape;
+use crate::shape::{Shape, is_np_shape};
 pub(in crate::ops) use distribution::{Distribution, Setting, settings};
 
 /// Parameters of one distribution, followed by shape, context and dtype.
@@ -129,7 +129,7 @@ fn source<P: Source>(
         .inputs_are(&[])
         .infer_shape(|attrs, inputs, outputs| {
             let made = match attrs.get::<P>().common().0 {
-                Some(dims) if !dims.is_empty() => Shape::from_legacy(dims),
+                Some(dims) if is_np_shape() || !dims.is_empty() => Shape::from_parameter(dims),
                 _ if outputs[0].rank_known() => outputs[0].clone(),
                 _ => Shape::new(&[1]),
             };

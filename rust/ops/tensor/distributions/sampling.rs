@@ -98,13 +98,19 @@ fn sampler(
         ))
         .inputs_are(inputs)
         .infer_shape(|attrs, inputs, outputs| {
+            let draws = &attrs.get::<SampleParam>().shape;
             let (first, rest) = inputs.split_at_mut(1);
+            if let Some(own) = outputs[0].ndim().checked_sub(draws.len())
+                && outputs[0].rank_known()
+            {
+                first[0].merge(&Shape::new(&outputs[0].dims()[..own]))?;
+            }
             for other in rest.iter_mut() {
                 first[0].merge(other)?;
                 other.merge(&first[0])?;
             }
             if inputs[0].is_known() {
-                let dims = inputs[0].dims().iter().chain(&attrs.get::<SampleParam>().shape);
+                let dims = inputs[0].dims().iter().chain(draws);
                 let out = Shape::new(&dims.copied().collect::<Vec<_>>());
                 assign_shape(&mut outputs[0], "output", &out)?;
             }

@@ -59,6 +59,20 @@ class VariationalDropoutCell(ModifierCell):
         output, following = self.base_cell(inputs, states)
         return self._masked(F, "outputs", output, self.drop_outputs), following
 
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:
+        """As `RecurrentCell.unroll`; outputs are one array unless states are dropped."""
+        if merge_outputs is None and not self.drop_states:
+            merge_outputs = True
+        return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...._class_registry import class_named
 from .alexnet import *  # noqa: F403
 from .densenet import *  # noqa: F403
 from .inception import *  # noqa: F403
@@ -63,8 +64,4 @@ def get_model(name: str, **kwargs: Any) -> Any:
     >>> net.output
     Dense(512 -> 10, linear)
     """
-    models = _models()
-    if name.lower() not in models:
-        known = ", ".join(sorted(models))
-        raise ValueError(f"unknown model '{name}': expected one of: {known}")
-    return models[name.lower()](**kwargs)
+    return class_named(_models(), "model", name)(**kwargs)

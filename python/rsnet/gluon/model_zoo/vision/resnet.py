@@ -195,6 +195,13 @@ class _ResNet(Network):
         For small images: no downsampling before the first stage.
     """
 
+    def _check(self, name: str, layers: list[int], channels: list[int]) -> None:
+        if len(layers) != len(channels) - 1:
+            raise AssertionError(
+                f"{name}: invalid number of channels {len(channels)}: expected "
+                f"{len(layers) + 1}, one more than stages"
+            )
+
     def _first(self, channels: int, thumbnail: bool) -> None:
         if thumbnail:
             self.features.add(_conv3x3(channels, 1, 0))
@@ -231,11 +238,7 @@ class ResNetV1(_ResNet):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if len(layers) != len(channels) - 1:
-            raise AssertionError(
-                f"ResNetV1: invalid number of channels {len(channels)}: expected "
-                f"{len(layers) + 1}, one more than stages"
-            )
+        self._check("ResNetV1", layers, channels)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             self._first(channels[0], thumbnail)
@@ -257,11 +260,7 @@ class ResNetV2(_ResNet):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if len(layers) != len(channels) - 1:
-            raise AssertionError(
-                f"ResNetV2: invalid number of channels {len(channels)}: expected "
-                f"{len(layers) + 1}, one more than stages"
-            )
+        self._check("ResNetV2", layers, channels)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             self.features.add(nn.BatchNorm(scale=False, center=False))

@@ -39,13 +39,22 @@ class Tuple {
   std::vector<T> items_;
 };
 
-// Extents. No axes mean that nothing is known, an extent of 0 that it is not known; where all inputs
-// are known and one is empty, an extent of 0 is an empty axis.
+// Extents. An extent of 0 is not known; where all inputs are known and one is empty, it is an empty
+// axis. TShape() has an unknown number of axes, any other shape without axes is that of a scalar.
 class TShape : public Tuple<dim_t> {
  public:
-  using Tuple<dim_t>::Tuple;
   TShape() = default;
-  TShape(int ndim, dim_t value) { items_.assign(ndim < 0 ? 0 : ndim, value); }
+  TShape(std::initializer_list<dim_t> extents) : Tuple(extents), ndim_is_known_(true) {}
+  template <typename Iterator, typename = std::enable_if_t<!std::is_arithmetic_v<Iterator>>>
+  TShape(Iterator begin, Iterator end) : Tuple(begin, end), ndim_is_known_(true) {}
+  TShape(int ndim, dim_t value) : ndim_is_known_(ndim >= 0) {
+    items_.assign(ndim < 0 ? 0 : ndim, value);
+  }
+  template <typename Iterator>
+  void assign(Iterator begin, Iterator end) {
+    *this = TShape(begin, end);
+  }
+  bool ndim_is_known() const { return ndim_is_known_; }
   template <int dim>
   TShape(const mshadow::Shape<dim>& shape) : TShape(shape.shape_, shape.shape_ + dim) {}
   size_t Size() const { return ProdShape(0, static_cast<int>(ndim())); }
@@ -87,6 +96,7 @@ class TShape : public Tuple<dim_t> {
   mshadow::index_t Extent(int begin, int end) const {
     return static_cast<mshadow::index_t>(ProdShape(begin, end));
   }
+  bool ndim_is_known_ = false;
 };
 
 template <typename T>
@@ -107,11 +117,11 @@ using nnvm::TShape;
 using nnvm::Tuple;
 using ShapeVector = std::vector<TShape>;
 
+inline bool ndim_is_known(const TShape& s) { return s.ndim_is_known(); }
 inline bool shape_is_none(const TShape& s) {
-  return s.ndim() == 0 || std::find(s.begin(), s.end(), 0) != s.end();
+  return !ndim_is_known(s) || std::find(s.begin(), s.end(), 0) != s.end();
 }
 inline bool shape_is_known(const TShape& s) { return !shape_is_none(s); }
-inline bool ndim_is_known(const TShape& s) { return s.ndim() != 0; }
 inline bool dim_size_is_known(const TShape& s, int i) { return s[i] != 0; }
 inline bool type_is_none(int type) { return type == -1; }
 
@@ -158,11 +168,11 @@ inline rsnet_dtype TypeOf(int flag) {
 // ---- Assignments of inference ------------------------------------------------------------------
 
 inline bool shape_assign(TShape* known, const TShape& shape) {
-  if (known->ndim() == 0) {
+  if (!ndim_is_known(*known)) {
     *known = shape;
     return true;
   }
-  if (shape.ndim() == 0) return true;
+  if (!ndim_is_known(shape)) return true;
   if (known->ndim() != shape.ndim()) return false;
   for (size_t i = 0; i < known->ndim(); ++i) {
     if ((*known)[i] == 0) {

@@ -81,7 +81,7 @@ class Op {
   std::vector<std::string> aliases;
   std::vector<rsnet::ArgText> arguments;  // inputs that are documented
   std::vector<rsnet::AttrText> fields;
-  std::function<void(NodeAttrs*)> parser;
+  std::function<void(NodeAttrs*)> attr_parser;
   uint32_t num_inputs = 1, num_outputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
   // A value, and how strongly it is meant.
@@ -121,7 +121,7 @@ class Op {
   template <typename P>
   Op& set_attr_parser(const ParamParserOf<P>&) {
     add_fields(P::__FIELDS__());
-    parser = [](NodeAttrs* attrs) {
+    attr_parser = [](NodeAttrs* attrs) {
       P param;
       param.Init(attrs->dict);
       attrs->parsed = std::move(param);
@@ -129,7 +129,7 @@ class Op {
     return *this;
   }
   Op& set_attr_parser(std::function<void(NodeAttrs*)> f) {
-    parser = std::move(f);
+    attr_parser = std::move(f);
     return *this;
   }
   // Of two values of an attribute that of the higher level counts.

@@ -21,7 +21,16 @@ inline std::string TextOf(const rsnet_value& value) {
     case RSNET_LIST_I32:
     case RSNET_LIST_I64:
       return rsnet::list_text(std::vector<int64_t>(value.v.is, value.v.is + value.n));
+    case RSNET_LIST_MAYBE_I64: {
+      std::vector<std::optional<int64_t>> items;
+      for (int32_t i = 0; i < value.n; ++i) {
+        bool is_none = value.v.is[i] == RSNET_NO_NUMBER;
+        items.push_back(is_none ? std::nullopt : std::optional<int64_t>(value.v.is[i]));
+      }
+      return rsnet::list_text(items);
+    }
     case RSNET_LIST_F32:
+    case RSNET_LIST_F64:
       return rsnet::list_text(std::vector<double>(value.v.fs, value.v.fs + value.n));
     case RSNET_U64: return std::to_string(value.v.u);
     default: return std::to_string(value.v.i);
@@ -46,7 +55,6 @@ struct Arrays {
   std::vector<int> types;
   bool known = true;   // are all shapes known?
   bool empty = false;  // has one an axis of no elements?
-  bool scalar = false;
   Context device;      // where they are
 
   Arrays(const rsnet_host* host, rsnet_ctx* ctx, int32_t side) {
@@ -63,7 +71,6 @@ struct Arrays {
         if (d < 0) d = 0;
       }
       known = known && t->ndim >= 0;
-      scalar = scalar || t->ndim == 0;
       shapes.push_back(shape);
       types.push_back(FlagOf(t->dtype));
     }
@@ -75,7 +82,7 @@ struct Arrays {
 inline void LearnShapes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
                         const std::vector<TShape>& shapes, const Arrays& inputs) {
   for (size_t i = 0; i < shapes.size(); ++i) {
-    if (shapes[i].ndim() == 0 && !(inputs.known && inputs.scalar)) continue;
+    if (!ndim_is_known(shapes[i])) continue;
     std::vector<int64_t> dims(shapes[i].begin(), shapes[i].end());
     if (!(inputs.known && inputs.empty)) std::replace(dims.begin(), dims.end(), int64_t(0), int64_t(-1));
     rsnet::check(host->set_shape(ctx, side, static_cast<int32_t>(i),

@@ -8,6 +8,8 @@
 #include <rsnet/mxnet/base.hpp>
 #include <rsnet/mxnet/blob.hpp>
 
+#include <limits>
+
 namespace dmlc {
 
 using Kwargs = std::vector<std::pair<std::string, std::string>>;
@@ -22,9 +24,30 @@ inline double Real(const std::string& text) {
   throw rsnet::Failure("invalid number '" + text + "': expected digits with a decimal point");
 }
 
-// Numbers of a list as text.
+// A number that T holds.
 template <typename T>
-std::vector<T> Numbers(const std::string& text) {
+struct Item {
+  static T Read(const std::string& word) {
+    if constexpr (std::is_floating_point_v<T>) return static_cast<T>(Real(word));
+    long long value = std::stoll(word);
+    if (static_cast<long long>(static_cast<T>(value)) == value && (value < 0) == (T(value) < 0)) {
+      return static_cast<T>(value);
+    }
+    throw rsnet::Failure("invalid number " + word + ": expected " +
+                         std::to_string(std::numeric_limits<T>::min()) + " to " +
+                         std::to_string(std::numeric_limits<T>::max()));
+  }
+};
+template <typename T>
+struct Item<std::optional<T>> {
+  static std::optional<T> Read(const std::string& word) {
+    return word == "None" ? std::nullopt : std::optional<T>(Item<T>::Read(word));
+  }
+};
+
+// A list as text, item by item.
+template <typename T>
+std::vector<T> Items(const std::string& text) {
   std::string plain = text;
   for (char& c : plain) {
     if (c == '(' || c == ')' || c == '[' || c == ']' || c == ',') c = ' ';
@@ -32,10 +55,7 @@ std::vector<T> Numbers(const std::string& text) {
   std::istringstream in(plain);
   std::vector<T> out;
   std::string word;
-  while (in >> word) {
-    out.push_back(static_cast<T>(std::is_floating_point_v<T> ? Real(word)
-                                                              : std::stoll(word)));
-  }
+  while (in >> word) out.push_back(Item<T>::Read(word));
   return out;
 }
 
@@ -66,7 +86,7 @@ struct Type<nnvm::TShape> {
   static constexpr int32_t kind = RSNET_SHAPE;
   static constexpr uint32_t flags = 0;
   static nnvm::TShape Read(const std::string& text) {
-    std::vector<int64_t> dims = Numbers<int64_t>(text);
+    std::vector<int64_t> dims = Items<int64_t>(text);
     return nnvm::TShape(dims.begin(), dims.end());
   }
   static std::string Text(const nnvm::TShape& value) {
@@ -74,11 +94,19 @@ struct Type<nnvm::TShape> {
   }
 };
 template <typename N>
+constexpr int32_t kListOf = RSNET_SHAPE;
+template <>
+inline constexpr int32_t kListOf<float> = RSNET_LIST_F32;
+template <>
+inline constexpr int32_t kListOf<double> = RSNET_LIST_F64;
+template <typename N>
+constexpr int32_t kListOf<std::optional<N>> = RSNET_LIST_MAYBE_I64;
+template <typename N>
 struct Type<nnvm::Tuple<N>> {
-  static constexpr int32_t kind = std::is_floating_point_v<N> ? RSNET_LIST_F32 : RSNET_SHAPE;
+  static constexpr int32_t kind = kListOf<N>;
   static constexpr uint32_t flags = 0;
   static nnvm::Tuple<N> Read(const std::string& text) {
-    std::vector<N> items = Numbers<N>(text);
+    std::vector<N> items = Items<N>(text);
     return nnvm::Tuple<N>(items.begin(), items.end());
   }
   static std::string Text(const nnvm::Tuple<N>& value) {
@@ -206,7 +234,7 @@ struct Parameter {
       for (bool by_alias : {false, true}) {
         for (const auto& [name, text] : kwargs) {
           if (by_alias == (name == attr.name) || !Gives(name, text, *field)) continue;
-          field->Set(self, text);
+          SetNamed(*field, self, text);
           given = true;
         }
       }
@@ -252,6 +280,13 @@ struct Parameter {
   }
 
  private:
+  static void SetNamed(const parameter::Field& field, P* self, const std::string& text) {
+    try {
+      field.Set(self, text);
+    } catch (const rsnet::Failure& e) {
+      throw rsnet::Failure("invalid " + field.attr.name + " '" + text + "': " + e.what());
+    }
+  }
   // Is it the field's name, or another one of it that was given a value?
   static bool Gives(const std::string& name, const std::string& text, const parameter::Field& field) {
     if (name == field.attr.name) return true;

@@ -104,7 +104,7 @@ class NnvmOp {
       if (!field.has_default) return {};
       attrs.dict[field.name] = field.dflt;
     }
-    if (op_->parser) op_->parser(&attrs);
+    if (op_->attr_parser) op_->attr_parser(&attrs);
     return attrs;
   }
   std::vector<std::string> DefaultNames() const {
@@ -185,7 +185,7 @@ class NnvmOp {
       auto attrs = std::make_unique<NodeAttrs>();
       attrs->op = op;
       for (auto& [name, text] : ReadParams(op->fields, host, ctx)) attrs->dict[name] = text;
-      if (op->parser) op->parser(attrs.get());
+      if (op->attr_parser) op->attr_parser(attrs.get());
       *made = attrs.release();
     });
   }

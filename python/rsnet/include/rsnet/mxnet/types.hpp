@@ -30,6 +30,8 @@ using Error = ::rsnet::Failure;
 using any = std::any;
 template <typename T>
 using optional = std::optional<T>;
+using nullopt_t = std::nullopt_t;
+inline constexpr nullopt_t nullopt = std::nullopt;
 }  // namespace dmlc
 
 namespace mshadow {

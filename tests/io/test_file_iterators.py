@@ -3,6 +3,7 @@
 import gzip
 import pickle
 import struct
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -286,6 +287,26 @@ def test_the_next_batch_is_made_while_the_current_one_is_in_use():
         next(ahead)
 
 
+def test_threads_that_share_an_iterator_get_each_batch_once():
+    ahead, taken = mx.io.PrefetchingIter(mx.io.NDArrayIter(np.arange(400.0), batch_size=1)), []
+
+    def take():
+        for batch in ahead:
+            taken.append(batch.data[0].asscalar())
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(taken) == list(range(400))
+
+
 # ---- record files --------------------------------------------------------------------------------
 
 
@@ -324,7 +345,7 @@ def test_indexed_records(tmp_path):
     with recordio.MXIndexedRecordIO(*paths, "r") as file:
         assert file.keys == [0, 10, 20, 30, 40]
         assert file.read_idx(30) == b"\3\3\3" and file.read_idx(0) == b""
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match="7"):
             file.read_idx(7)
 
 

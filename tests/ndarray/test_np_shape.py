@@ -1,0 +1,67 @@
+"""Extents of 0 and arrays without axes, within `np_shape` and without."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import nd
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0,), ()])
+def test_unknown_extents_cannot_be_created(shape):
+    for make in (nd.zeros, nd.ones):
+        with pytest.raises(mx.MXNetError, match="expected extents of at least 1"):
+            make(shape)
+    for made in (nd.empty(shape, dtype="int32"), nd.full(shape, 3, dtype="int32")):
+        assert made.shape == shape and made.dtype == np.int32
+    for make in (nd.empty, nd.zeros):
+        with pytest.raises(mx.MXNetError, match=r"invalid shape \(2, -1\): expected extents"):
+            make((2, -1))
+
+
+@pytest.mark.parametrize("made_within", [False, True])
+@pytest.mark.parametrize("shape", [(0, 3), (), (2,)])
+def test_pickles_load_whether_np_shape_is_on(made_within, shape):
+    with mx.util.np_shape(made_within):
+        text = pickle.dumps(nd.full(shape, 2))
+    for loaded_within in (False, True):
+        with mx.util.np_shape(loaded_within):
+            loaded = pickle.loads(text)
+        assert loaded.shape == shape and (loaded.asnumpy() == 2).all()
+
+
+def test_np_shape_makes_and_saves_empty_arrays_and_scalars(tmp_path):
+    path = tmp_path / "x.params"
+    with mx.util.np_shape(True):
+        for make, value in ((nd.zeros, 0), (nd.ones, 1)):
+            for shape in ((0, 3), (), (2, 0), (2,)):
+                x = make(shape)
+                assert x.shape == shape
+                np.testing.assert_array_equal(x.asnumpy(), np.full(shape, value))
+        assert nd.full((), 7).asnumpy() == 7 and nd.array(2.5).shape == ()
+        assert (nd.ones(()) + 1).asnumpy() == 2
+        with pytest.raises(mx.MXNetError, match="expected extents of at least 0"):
+            nd.zeros((-1, 3))
+        scalar = nd.ones(())
+        nd.save(path, {"scalar": scalar, "empty": nd.zeros((0, 3))})
+        loaded = nd.load(path)
+        assert loaded["scalar"].shape == () and loaded["empty"].shape == (0, 3)
+    assert path.read_bytes()[24:28] == bytes.fromhex("cafa93f9")
+    with pytest.raises(mx.MXNetError, match="within np_shape"):
+        nd.load(path)
+    with pytest.raises(mx.MXNetError, match=r"invalid shape \(\) to save: .* without np_shape"):
+        nd.save(path, [scalar])
+    nd.save(path, [nd.ones((2,))])
+    with mx.util.np_shape(True), pytest.raises(mx.MXNetError, match="without np_shape"):
+        nd.load(path)
+
+
+def test_nothing_has_no_greatest_element():
+    with mx.util.np_shape(True):
+        empty = nd.zeros((0, 2))
+        for call in (empty.max, lambda: empty.min(axis=0), lambda: nd._internal._np_max(empty)):
+            with pytest.raises(mx.MXNetError, match="at least one element to choose from"):
+                call().asnumpy()
+        assert empty.max(axis=1).shape == (0,)
