@@ -22,7 +22,7 @@ from pathlib import Path
 WIDTH = 100
 #: Endings of languages whose comments are `//` and `/* */`, and those of `#`.
 SLASHES = (".rs", ".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh")
-HASHES = (".yml", ".toml", ".sh", "Makefile", ".ci/run")
+HASHES = (".yml", ".toml", ".sh", "Makefile", ".ci/run", ".ci/smoke")
 PYTHON = (".py", ".pyi")
 SLASH_COMMENT = re.compile(r"^(\s*(?://!|///|//) ?)(.*)$")
 HASH_COMMENT = re.compile(r"^(\s*#:? ?)(.*)$")

@@ -77,12 +77,12 @@ pub enum Wanted {
 pub struct Node {
     /// Order of recording, process-wide.
     seq: u64,
-    kind: Kind,
+    kind: NodeKind,
     /// Room for proxies if a garbage collector has to see the node.
     foreign: Option<Box<Lock<Proxies>>>,
 }
 
-enum Kind {
+enum NodeKind {
     Leaf {
         grad: NDArray,
         req: OpReq,
@@ -187,17 +187,17 @@ impl TapeEntry {
     /// The gradient buffer and request of a leaf.
     pub fn leaf(&self) -> Option<(&NDArray, OpReq)> {
         match &self.node.kind {
-            Kind::Leaf { grad, req, .. } => Some((grad, *req)),
-            Kind::Call(_) => None,
+            NodeKind::Leaf { grad, req, .. } => Some((grad, *req)),
+            NodeKind::Call(_) => None,
         }
     }
 
     fn is_cleared(&self) -> bool {
-        matches!(&self.node.kind, Kind::Call(slot) if slot.lock().is_none())
+        matches!(&self.node.kind, NodeKind::Call(slot) if slot.lock().is_none())
     }
 
     fn leaf_of(grad: NDArray, req: OpReq) -> Self {
-        let kind = Kind::Leaf { grad, req, fresh: AtomicBool::new(false) };
+        let kind = NodeKind::Leaf { grad, req, fresh: AtomicBool::new(false) };
         TapeEntry { node: Arc::new(Node { seq: next_seq(), kind, foreign: None }), index: 0 }
     }
 
@@ -205,21 +205,21 @@ impl TapeEntry {
     /// `None` if the entry is not a leaf.
     pub fn is_fresh(&self) -> Option<bool> {
         match &self.node.kind {
-            Kind::Leaf { fresh, .. } => Some(fresh.load(Ordering::Relaxed)),
-            Kind::Call(_) => None,
+            NodeKind::Leaf { fresh, .. } => Some(fresh.load(Ordering::Relaxed)),
+            NodeKind::Call(_) => None,
         }
     }
 
     /// Sets the value of [`TapeEntry::is_fresh`]. Returns false if the entry is not a leaf.
     pub fn set_fresh(&self, is_fresh: bool) -> bool {
-        let Kind::Leaf { fresh, .. } = &self.node.kind else { return false };
+        let NodeKind::Leaf { fresh, .. } = &self.node.kind else { return false };
         fresh.store(is_fresh, Ordering::Relaxed);
         true
     }
 
     /// Calls `f` with a description of the entry's node.
     pub fn visit<R>(&self, f: impl FnOnce(NodeView<'_>) -> R) -> R {
-        let Kind::Call(slot) = &self.node.kind else { return f(NodeView::Leaf) };
+        let NodeKind::Call(slot) = &self.node.kind else { return f(NodeView::Leaf) };
         let record = slot.lock().clone();
         match record.as_deref() {
             Some(Recorded { rule: Rule::Op { op, attrs, .. }, inputs, .. }) => {
@@ -234,13 +234,13 @@ impl TapeEntry {
 /// Long chains are taken apart in a loop: dropping them recursively would exhaust the stack.
 impl Drop for Node {
     fn drop(&mut self) {
-        let Kind::Call(slot) = &mut self.kind else { return };
+        let NodeKind::Call(slot) = &mut self.kind else { return };
         let mut waiting: Vec<Recorded> = Vec::new();
         waiting.extend(slot.get_mut().take().and_then(Arc::into_inner));
         while let Some(mut record) = waiting.pop() {
             for (_, entry) in record.inputs.drain(..) {
                 let last = entry.and_then(|e| Arc::into_inner(e.node));
-                if let Some(Node { kind: Kind::Call(slot), .. }) = last.as_ref() {
+                if let Some(Node { kind: NodeKind::Call(slot), .. }) = last.as_ref() {
                     waiting.extend(slot.lock().take().and_then(Arc::into_inner));
                 }
             }
@@ -338,7 +338,7 @@ fn next_seq() -> u64 {
 /// The node of a recorded call.
 fn node_of(record: Recorded) -> Arc<Node> {
     let foreign = record.is_foreign().then(Box::default);
-    let kind = Kind::Call(Lock::new(Some(Arc::new(record))));
+    let kind = NodeKind::Call(Lock::new(Some(Arc::new(record))));
     let node = Arc::new(Node { seq: next_seq(), kind, foreign });
     if node.foreign.is_some() {
         foreign::note(&node);

@@ -252,7 +252,8 @@ impl CachedGraph {
 /// The arrays to which a call's executor must be bound, by argument and auxiliary state.
 struct Bound {
     reqs: Vec<OpReq>,
-    /// What is given for an argument; is it a parameter, which the executor is bound to?
+    /// The array given for each argument; true if it is a parameter, which the executor is bound
+    /// to.
     args: Vec<(NDArray, bool)>,
     /// The buffers of parameters that are leaves.
     buffers: Vec<Option<NDArray>>,

@@ -9,9 +9,9 @@
 //! forwards and backwards. So what follows a convolution is done where that writes its output.
 //!
 //! Nothing else changes: memory, kernels and their arguments are those of single steps, so values
-//! have the same bits. What a plan knows of its memory does not say whether a step may run before
-//! an earlier one has ended elsewhere; that is decided by the addresses of a run
-//! ([`Chain::sound_length`]).
+//! have the same bits. A step may run on one block before an earlier step has ended on another one
+//! only where their memory does not overlap. The plan does not know all addresses, so this is
+//! checked in each run ([`Chain::sound_length`]).
 
 use super::step::{Role, Step};
 use crate::error::{Error, Result};

@@ -86,8 +86,8 @@ fn name_of(names: [&[String]; 2], inputs: usize, i: usize) -> &str {
     }
 }
 
-/// Chooses the kernel of `op` for tensors (so many inputs, then outputs) of these dtypes and
-/// numbers of axes.
+/// Chooses the kernel of `op` for `inputs` input tensors followed by the outputs, given by dtype
+/// and number of axes.
 pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     base: &Base,
     op: &'a Arc<OpDef>,

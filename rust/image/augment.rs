@@ -290,7 +290,7 @@ impl AugmentParam {
         Ok(picture.cropped(top, left, height, width))
     }
 
-    /// Where a part begins, of the rows and columns that are left.
+    /// The first row and column of a crop, of those that are left over.
     fn place(&self, rows: usize, columns: usize, draws: &mut Draws) -> (usize, usize) {
         if self.rand_crop {
             (draws.below(rows + 1), draws.below(columns + 1))

@@ -18,8 +18,7 @@ pub fn each_pixel(picture: &mut Picture, f: impl Fn([f64; 3]) -> [f64; 3]) {
     }
 }
 
-/// What is added: to the hue, of which 180 are a circle, and to lightness and saturation from 0 to
-/// 255.
+/// The amounts added to hue (180 are a full circle), lightness and saturation (0 to 255).
 #[derive(Clone, Copy, Debug)]
 pub struct Hls {
     pub hue: f64,

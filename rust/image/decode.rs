@@ -67,8 +67,8 @@ pub fn decode(bytes: &[u8], colour: Colour) -> Result<Picture> {
     })
 }
 
-/// Does an image file have colours, or lightness only? The answer for damaged ones is as good as
-/// any: [`decode`] refuses them.
+/// Returns true if an image file has colours, false if lightness only. Damaged files may give
+/// either: [`decode`] refuses them.
 pub fn has_colour(bytes: &[u8]) -> bool {
     let answer = guarded(|| {
         if bytes.starts_with(&[0xff, 0xd8]) {
@@ -165,7 +165,7 @@ fn check_end(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Where the first scan of a JPEG begins.
+/// The offset of the first scan of a JPEG.
 fn first_scan(bytes: &[u8]) -> Option<usize> {
     let mut at = 2;
     loop {

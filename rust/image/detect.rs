@@ -268,7 +268,7 @@ impl DetectParam {
         })
     }
 
-    /// Does one object satisfy the conditions? (Any crop does if there are no conditions.)
+    /// Returns true if one object satisfies the conditions, or if there are none.
     fn accepts(&self, i: usize, rect: &Rect, objects: &Objects) -> bool {
         let lower = [
             &self.min_crop_overlaps,
@@ -327,7 +327,7 @@ impl DetectParam {
         let to = match self.resize_mode {
             Fit::Force => (height, width),
             Fit::Shrink if ratio >= 1.0 => (extent.height, extent.width),
-            // What rounding takes away is less than a thousandth of a pixel.
+            // Rounding errors are less than a thousandth of a pixel.
             Fit::Shrink | Fit::Fit => ((h * ratio + 1e-3) as usize, (w * ratio + 1e-3) as usize),
         };
         let to = (to.0.clamp(1, height), to.1.clamp(1, width));

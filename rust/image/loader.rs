@@ -25,7 +25,7 @@ pub struct Batch {
     pub label: NDArray,
     /// The records' ids.
     pub ids: Vec<u64>,
-    /// How many of the last images do not belong to the epoch.
+    /// The number of images at the end that do not belong to the epoch.
     pub pad: usize,
 }
 
@@ -64,7 +64,7 @@ struct State {
     /// Batches from number `front` on.
     batches: VecDeque<Slot>,
     front: u64,
-    /// What ends the sequence, after the batches before it.
+    /// The error that ends the sequence, after the batches before it.
     error: Option<Error>,
     good_in_epoch: usize,
     /// Records that were skipped; those of every epoch are the same.
@@ -143,7 +143,7 @@ impl Shared {
         Some((state.first + state.window.len() as u64 - 1, place))
     }
 
-    /// Gives places in batches to what is decoded, in order.
+    /// Gives decoded images their places in batches, in order.
     fn assign(&self, state: &mut State) {
         while let Some((_, Some(_))) = state.window.front()
             && state.error.is_none()
@@ -383,7 +383,7 @@ impl Loader {
         self.shared.work.notify_all();
     }
 
-    /// How many damaged records were skipped so far, and the first of them.
+    /// The number of damaged records skipped so far, and the error of the first one.
     pub fn skipped(&self) -> Result<(usize, Option<Error>)> {
         let state = self.lock()?;
         let count = self.plan().source.damages.len() + state.skipped.len();

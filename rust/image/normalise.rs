@@ -7,7 +7,7 @@ use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::image::Extent;
 
-/// What is subtracted and divided, and how images are mirrored.
+/// The mean and scale of the pixels, and whether images are mirrored.
 pub struct Normalise {
     param: NormalizeParam,
     mean: [f32; 4],

@@ -5,7 +5,7 @@ use crate::operator::Tuple;
 use crate::{param_enum, params};
 
 param_enum! {
-    /// What happens with records that cannot be read.
+    /// The treatment of records that cannot be read.
     pub enum Damaged { Raise = "error", Skip = "skip" }
 }
 
@@ -15,17 +15,17 @@ param_enum! {
 }
 
 param_enum! {
-    /// Which objects a crop loses.
+    /// The rule by which a crop loses objects.
     pub enum Emit { Center = "center", Overlap = "overlap" }
 }
 
 param_enum! {
-    /// How an image takes the size of the batch.
+    /// The rule by which an image takes the size of the batch.
     pub enum Fit { Force = "force", Shrink = "shrink", Fit = "fit" }
 }
 
 params! {
-    /// Which records, and how they become batches.
+    /// The records of an iterator, and its batches.
     pub struct BatchParam {
         path_imgrec: String, default(String::new()), "The record file; several with ';' between \
                                                       them.";
@@ -63,7 +63,7 @@ params! {
 }
 
 params! {
-    /// How pixels become numbers.
+    /// The conversion of pixels to numbers.
     pub struct NormalizeParam {
         mean_img: String, default(String::new()), "File of the mean image; it is calculated where \
                                                    there is none.";
@@ -86,7 +86,7 @@ params! {
 }
 
 params! {
-    /// How images are changed before they are put into a batch.
+    /// The augmentation of images.
     pub struct AugmentParam {
         resize: i32, default(-1), "Size of the shorter edge before all else; -1 leaves it.";
         rand_crop: bool, default(false), "Take the part anywhere, not in the middle.";
@@ -130,7 +130,7 @@ params! {
 }
 
 params! {
-    /// How images and the boxes of their objects are changed.
+    /// The augmentation of images together with the boxes of their objects.
     pub struct DetectParam {
         resize: i32, default(-1), "Size of the shorter edge before all else; -1 leaves it.";
         rand_crop_prob: f32, default(0.0), "Probability of a crop.";

@@ -1,5 +1,4 @@
-//! What a loader makes: where its images come from, how they are changed, and how they are written
-//! into batches.
+//! The plan of a loader: the source of its images, their augmentation, and the layout of batches.
 
 use super::decode::{Colour, Picture, decode};
 use super::normalise::{Choice, Normalise};
@@ -15,7 +14,7 @@ use crate::tensor::View;
 use crate::with_dtype;
 use std::sync::Arc;
 
-/// How images, and perhaps boxes, are changed.
+/// The augmentation of images, and of boxes where there are some.
 pub enum Augment {
     Image(AugmentParam),
     Detect(Box<DetectParam>),
@@ -207,7 +206,7 @@ pub(super) struct RecordPosition {
     pub record: usize,
 }
 
-/// A picture of the batch's size, or smaller, with what is needed to write it.
+/// A picture of the batch's size, or smaller, with the parameters by which it is written.
 pub(super) struct Prepared {
     picture: Picture,
     labels: Vec<f32>,

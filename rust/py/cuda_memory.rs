@@ -18,7 +18,8 @@ use std::sync::Arc;
 fn cuda_address(py: Python<'_>, array: &PyNDArray) -> PyResult<Option<(usize, usize)>> {
     let array = array.array();
     let found = py.detach(|| array.issued(&mut poll_signals)).py(py)?;
-    // The owner of the address may write there: what the core does not see is no missing result.
+    // The owner of the address may write there. The core does not see such writes: it must not take
+    // the array for one that was never written, and fill it with zeros.
     array.lend();
     Ok(found)
 }

@@ -7,8 +7,8 @@
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, name_arg, priority_arg, prop_arg};
-use super::engine_call::{Completion, Ends, Function, Named, RunContext, name_of};
-use super::engine_push::{Arguments, Pushing, UNNAMED, hand_on};
+use super::engine_call::{Completion, Ends, Named, PushedFunction, RunContext, name_of};
+use super::engine_push::{PushArguments, Pushing, UNNAMED, hand_on};
 use super::engine_variable::Variable;
 use super::error::IntoPy;
 use super::once_cell::interned;
@@ -133,7 +133,7 @@ fn push_sync<'py>(
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     #[pyo3(from_py_with = name_arg)] name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
+    let arguments = PushArguments { ctx, const_vars, mutate_vars, prop, priority, name };
     arguments.push(py, r#fn, Ends::ByReturning)
 }
 
@@ -182,7 +182,7 @@ fn push_async<'py>(
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     #[pyo3(from_py_with = name_arg)] name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
+    let arguments = PushArguments { ctx, const_vars, mutate_vars, prop, priority, name };
     arguments.push(py, Some(r#fn), Ends::ByToken)
 }
 
@@ -253,7 +253,7 @@ fn new_operator<'py>(
         None => engine.new_operation(Arc::new(|_| Ok(())), push),
         Some(named) => {
             let run = move |run: &EngineRun, token| {
-                hand_on(Function::Shared(named.clone()), Ends::ByReturning, run, token)
+                hand_on(PushedFunction::Shared(named.clone()), Ends::ByReturning, run, token)
             };
             engine.new_async_operation(Arc::new(run), push)
         }

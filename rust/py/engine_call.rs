@@ -84,7 +84,7 @@ impl RunContext {
 /// no answer
 #[pyclass(frozen, module = "rsnet.engine", name = "OnComplete")]
 pub struct Completion {
-    function: Function,
+    function: PushedFunction,
     token: Lock<Option<OnComplete>>,
     ctx: Context,
     /// For the profiler: the device of the operation, when its function began.
@@ -165,23 +165,23 @@ impl Named {
 
 /// A Python function: of one push, or of all those of a ready-made operation. (A reference of its
 /// own could only be made by a thread that is attached.)
-pub enum Function {
+pub enum PushedFunction {
     Own(Named),
     Shared(Arc<Named>),
 }
 
-impl Function {
+impl PushedFunction {
     fn get(&self) -> &Named {
         match self {
-            Function::Own(f) => f,
-            Function::Shared(f) => f,
+            PushedFunction::Own(f) => f,
+            PushedFunction::Shared(f) => f,
         }
     }
 }
 
 /// A Python function on its way to a callback thread.
 pub struct FunctionCall {
-    pub function: Function,
+    pub function: PushedFunction,
     pub ends: Ends,
     pub ctx: Context,
     pub stream: Option<usize>,

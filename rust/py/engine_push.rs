@@ -4,7 +4,7 @@
 use super::call_site::find_call_site;
 use super::callback_threads::{self, Job};
 use super::engine_args::{Listed, context, function_arg};
-use super::engine_call::{Ends, Function, FunctionCall, Named, device_of, name_of};
+use super::engine_call::{Ends, FunctionCall, Named, PushedFunction, device_of, name_of};
 use super::error::IntoPy;
 use super::runtime;
 use crate::context::Context;
@@ -42,7 +42,7 @@ impl Pushing<'_> {
         let kept_name = name.map_or_else(|| name_of(&function), Ok)?;
         let name = kept_name.to_str()?;
         let (function, label) = (function.unbind(), kept_name.clone().unbind());
-        let function = Function::Own(Named { function, name: label });
+        let function = PushedFunction::Own(Named { function, name: label });
         let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
         let task = match ends {
             Ends::ByReturning => Task::handed_off(hand_on),
@@ -69,7 +69,7 @@ impl Pushing<'_> {
 }
 
 /// The arguments of `push_sync` and `push_async` after the function.
-pub struct Arguments<'a, 'py> {
+pub struct PushArguments<'a, 'py> {
     pub ctx: Option<&'a Bound<'py, PyAny>>,
     pub const_vars: Option<&'a Bound<'py, PyAny>>,
     pub mutate_vars: Option<&'a Bound<'py, PyAny>>,
@@ -78,7 +78,7 @@ pub struct Arguments<'a, 'py> {
     pub name: Option<Bound<'py, PyString>>,
 }
 
-impl<'py> Arguments<'_, 'py> {
+impl<'py> PushArguments<'_, 'py> {
     pub fn push(self, py: Python<'py>, fun: Option<Bound<'py, PyAny>>, ends: Ends) -> PyResult<()> {
         let const_vars = Listed::of("const_vars", self.const_vars)?;
         let mutate_vars = Listed::of("mutate_vars", self.mutate_vars)?;
@@ -92,7 +92,7 @@ impl<'py> Arguments<'_, 'py> {
 }
 
 /// The engine's side of a function's run: hands the function to a callback thread.
-pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
+pub fn hand_on(function: PushedFunction, ends: Ends, run: &EngineRun, token: OnComplete) {
     let stream = device_of(run.ctx).map(|device| device.stream());
     let call = FunctionCall { function, ends, ctx: run.ctx, stream, token };
     if runtime().engine.runs_inside_push() {

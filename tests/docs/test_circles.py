@@ -5,11 +5,11 @@ modules of Python do not, but for a few by imports within functions.
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-RUST = Path(__file__).parents[2] / "rust"
-PYTHON = Path(__file__).parents[2] / "python" / "rsnet"
-TESTS = re.compile(r"tests?\.rs$|_tests|/tests/|/testing\.rs$|/loom_models/")
+from places import ROOT
+from rust_code import modules
+
+PYTHON = ROOT / "python" / "rsnet"
 
 CIRCLES = [
     {"executor/autograd/tape_builder", "executor/autograd/walk"},
@@ -40,19 +40,6 @@ LATE_CIRCLES = [
     {"image.detection", "image.detection_iterator"},
     {"symbol.graph", "symbol.symbol"},
 ]
-
-
-def modules() -> dict[str, str]:
-    """The code of every file by its module path, without tests, comments and strings."""
-    found = {}
-    for path in sorted(RUST.rglob("*.rs")):
-        name = path.relative_to(RUST).as_posix()
-        if name == "lib.rs" or TESTS.search(name):
-            continue
-        code = re.split(r"#\[cfg\((?:all\()?test", path.read_text())[0]
-        code = re.sub(r'//.*|"(?:[^"\\]|\\.)*"', "", code)
-        found[name.removesuffix(".rs").removesuffix("/mod")] = code
-    return found
 
 
 def paths(tree: str) -> Iterator[str]:

@@ -270,8 +270,9 @@ class LBSGD(SGD):
         return count
 
     def _rate_before(self) -> float:
-        """The rate of the updates before this one, as in MXNet, and the same on all devices: one
-        that is behind takes what the first was told, as schedules don't go back.
+        """The rate of the updates before this one, as in MXNet, and the same on all devices: a
+        device that is behind uses the rate of the first one, because schedules cannot be evaluated
+        backwards.
         """
         so_far = self._updates_so_far()
         if so_far < self.num_update and so_far in self._rates:

@@ -6,12 +6,13 @@ from .session import dump, set_config, set_state
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
-    """As `set_config`, by its old name: records graphs only, or operators called one by one, too.
+    """As `set_config`, by its old name.
 
     Parameters
     ----------
     mode : str, default 'symbolic'
-        'symbolic' or 'all'.
+        'symbolic' records bound graphs; 'all' also operators that are called one by one, calls of
+        the interface, and memory.
     filename : str, default 'profile.json'
         The file of the trace.
 

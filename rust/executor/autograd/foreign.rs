@@ -8,7 +8,7 @@
 //! object shows what the node keeps. Owners that it does not visit leave references that are not
 //! accounted for, so what they keep is in use.
 
-use super::{Kind, Node, Recorded, Rule, TapeEntry, TapeFunction, Tracked};
+use super::{Node, NodeKind, Recorded, Rule, TapeEntry, TapeFunction, Tracked};
 use crate::lock::Lock;
 use crate::operator::OpState;
 use std::any::Any;
@@ -31,13 +31,13 @@ pub enum Kept<'a> {
 pub struct ForeignNode(Weak<Node>);
 
 /// The foreign nodes of the process.
-struct Known {
+struct KnownNodes {
     nodes: Vec<Weak<Node>>,
     /// The length at which dead nodes are removed.
     limit: usize,
 }
 
-static KNOWN: Lock<Known> = Lock::new(Known { nodes: Vec::new(), limit: 0 });
+static KNOWN: Lock<KnownNodes> = Lock::new(KnownNodes { nodes: Vec::new(), limit: 0 });
 
 const SMALLEST_LIMIT: usize = 64;
 
@@ -75,7 +75,7 @@ impl ForeignNode {
     /// what is in use.
     pub fn visit(&self, visit: &mut dyn FnMut(Kept<'_>)) {
         let Some(node) = self.0.upgrade() else { return };
-        let Kind::Call(recorded) = &node.kind else { return };
+        let NodeKind::Call(recorded) = &node.kind else { return };
         let Some(recorded) = recorded.try_lock() else { return };
         let Some(recorded) = recorded.as_ref().filter(|r| Arc::strong_count(r) == 1) else {
             return;

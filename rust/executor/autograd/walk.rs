@@ -2,8 +2,8 @@
 
 use super::tape_builder::TapeBuilder;
 use super::{
-    Asked, Kind, Node, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked, Wanted,
-    invoke,
+    Asked, Node, NodeKind, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked,
+    Wanted, invoke,
 };
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
@@ -196,7 +196,7 @@ impl<'a> TapeWalk<'a> {
             if order.contains_key(&node.seq) {
                 continue;
             }
-            if let Kind::Call(slot) = &node.kind {
+            if let NodeKind::Call(slot) = &node.kind {
                 let record = slot.lock().clone().ok_or_else(not_in_graph)?;
                 stack.extend(
                     record.inputs.iter().filter_map(|i| i.1.as_ref()).map(|e| e.node.clone()),
@@ -209,17 +209,17 @@ impl<'a> TapeWalk<'a> {
         }
         for (seq, node) in &order {
             let useful = match &node.kind {
-                Kind::Leaf { req, .. } => match only {
+                NodeKind::Leaf { req, .. } => match only {
                     Some(only) => only.iter().any(|e| e.seq() == *seq),
                     None => *req != OpReq::Null,
                 },
-                Kind::Call(slot) => slot.lock().as_ref().is_some_and(|record| {
+                NodeKind::Call(slot) => slot.lock().as_ref().is_some_and(|record| {
                     let known = |e: &TapeEntry| self.useful.get(&e.seq()).copied().unwrap_or(false);
                     record.inputs.iter().filter_map(|i| i.1.as_ref()).any(known)
                 }),
             };
             self.useful.insert(*seq, useful);
-            if useful && let Kind::Call(slot) = &node.kind {
+            if useful && let NodeKind::Call(slot) = &node.kind {
                 let record = slot.lock().clone();
                 let entries = record.iter().flat_map(|r| &r.inputs).filter_map(|i| i.1.as_ref());
                 for entry in entries.filter(|e| e.leaf().is_some()) {
@@ -229,7 +229,7 @@ impl<'a> TapeWalk<'a> {
             if useful && self.updates_states(node) {
                 self.pending.insert(*seq, Arriving { node: node.clone(), sums: SmallVec::new() });
             }
-            if useful && matches!(node.kind, Kind::Leaf { .. }) {
+            if useful && matches!(node.kind, NodeKind::Leaf { .. }) {
                 self.reachable.push(node.clone());
             }
         }
@@ -239,7 +239,7 @@ impl<'a> TapeWalk<'a> {
     /// Returns true if the node's backward pass updates auxiliary states. It then runs even if no
     /// gradient arrives.
     fn updates_states(&self, node: &Node) -> bool {
-        let Kind::Call(slot) = &node.kind else { return false };
+        let NodeKind::Call(slot) = &node.kind else { return false };
         slot.lock().as_ref().is_some_and(|record| match &record.rule {
             Rule::Op { op, attrs, .. } => op.updates_states_backward(attrs, &self.rt.registry),
             Rule::Function(_) => false,
@@ -311,7 +311,7 @@ impl<'a> TapeWalk<'a> {
 
     /// Takes the gradients at a node's outputs to its inputs.
     fn through(&mut self, arriving: Arriving) -> Result<()> {
-        let Kind::Call(slot) = &arriving.node.kind else {
+        let NodeKind::Call(slot) = &arriving.node.kind else {
             let sum = arriving.sums.into_iter().next().flatten();
             let grad = sum.map_or(LeafGrad::Zero, LeafGrad::Sum);
             self.leaves.push((TapeEntry { node: arriving.node, index: 0 }, grad));

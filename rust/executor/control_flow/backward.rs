@@ -3,7 +3,7 @@
 //! The inputs of the call are the gradients of the outputs; its outputs those of the operands.
 
 use super::layout::{Feed, Kind, Layout, Yield};
-use super::memory::{BodyRun, Memory, mode};
+use super::memory::{BodyMemory, BodyRun, mode};
 use crate::error::{Error, Result};
 use crate::executor::operands::Operands;
 use crate::executor::transfer::{push_add, push_copy, push_fill};
@@ -13,7 +13,7 @@ use crate::operator::{OpReq, OwnedCall};
 
 /// Pushes the gradient of a call whose forward pass left `memory`.
 pub fn push_backward(
-    memory: &Memory,
+    memory: &BodyMemory,
     layout: &Layout,
     operands: &Operands,
     call: &OwnedCall,
@@ -24,7 +24,7 @@ pub fn push_backward(
         return Err(error.clone());
     }
     let given = operands.inputs();
-    let mut pass = Backward {
+    let mut pass = LoopBackward {
         layout,
         call,
         body,
@@ -46,7 +46,7 @@ pub fn push_backward(
 }
 
 /// A pass under way.
-struct Backward<'a> {
+struct LoopBackward<'a> {
     layout: &'a Layout,
     call: &'a OwnedCall,
     /// The body of the steps.
@@ -61,7 +61,7 @@ struct Backward<'a> {
     written: Vec<bool>,
 }
 
-impl<'a> Backward<'a> {
+impl<'a> LoopBackward<'a> {
     fn is_wanted(&self, operand: usize) -> bool {
         self.call.req[operand] != OpReq::Null
     }
@@ -71,7 +71,7 @@ impl<'a> Backward<'a> {
     }
 
     /// The auxiliary states that the bodies modify, and the copies that they read.
-    fn states<'m>(&self, memory: &'m Memory) -> Vec<(&'a NDArray, &'m NDArray)> {
+    fn states<'m>(&self, memory: &'m BodyMemory) -> Vec<(&'a NDArray, &'m NDArray)> {
         let mutated = self.layout.mutated(bodies(&self.call.attrs)).into_iter();
         let states = mutated.zip(self.given.get(self.layout.outputs..).unwrap_or(&[]));
         states.filter_map(|(at, state)| Some((state, memory.shared[at].as_ref()?))).collect()

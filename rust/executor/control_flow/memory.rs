@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 /// The state of a node: its executors, while no call uses them.
 #[derive(Default)]
-pub struct LoopState(pub Lock<Option<Memory>>);
+pub struct LoopState(pub Lock<Option<BodyMemory>>);
 
 /// The executors of a node, and what its last forward run did.
-pub struct Memory {
+pub struct BodyMemory {
     pub need_grad: bool,
     /// By operand: the copy that bodies read, if it is neither sliced nor a loop variable.
     pub shared: Vec<Option<NDArray>>,
@@ -54,14 +54,14 @@ pub struct StepExecutor {
     pub grads: Arc<[Option<NDArray>]>,
 }
 
-impl Memory {
+impl BodyMemory {
     /// Memory for calls on operands like these.
     pub fn new(
         rt: &Arc<Runtime>,
         layout: &Layout,
         operands: &[NDArray],
         need_grad: bool,
-    ) -> Result<Memory> {
+    ) -> Result<BodyMemory> {
         let mut shared = vec![None; operands.len()];
         let feeds = layout.uses.iter().flat_map(|of| &of.feeds);
         for feed in feeds {
@@ -77,7 +77,7 @@ impl Memory {
             no_gradient: None,
         };
         let runs = layout.uses.iter().map(run).collect();
-        Ok(Memory { need_grad, shared, runs, steps: 0, body: 0 })
+        Ok(BodyMemory { need_grad, shared, runs, steps: 0, body: 0 })
     }
 
     /// The executor of a body for a step.

@@ -2,7 +2,7 @@
 
 use super::backward::push_backward;
 use super::layout::{Feed, Kind, Layout, Yield, slice};
-use super::memory::{LoopState, Memory, mode};
+use super::memory::{BodyMemory, LoopState, mode};
 use crate::engine::{Prop, Push, Task};
 use crate::error::{Error, Result};
 use crate::executor::inline::value_if_idle;
@@ -40,14 +40,14 @@ impl Callback for ControlFlow {
         let operands = Operands::new(&rt, &call);
         let (direction, rt) = (self.direction, rt);
         let pass =
-            Pass { rt, layout, direction, memory: None, variables: Vec::new(), answer: None };
-        Running { pass, operands, call, done }.go_on();
+            LoopPass { rt, layout, direction, memory: None, variables: Vec::new(), answer: None };
+        RunningLoop { pass, operands, call, done }.go_on();
     }
 }
 
 /// A call under way.
-struct Running {
-    pass: Pass,
+struct RunningLoop {
+    pass: LoopPass,
     operands: Operands,
     call: OwnedCall,
     done: Done,
@@ -61,10 +61,10 @@ enum Progress {
     Waits(NDArray),
 }
 
-impl Running {
+impl RunningLoop {
     fn go_on(mut self) {
         let mut progress = Ok(Progress::Pushed);
-        let Running { pass, operands, call, .. } = &mut self;
+        let RunningLoop { pass, operands, call, .. } = &mut self;
         let call: &OwnedCall = call;
         call.within.within(&mut || progress = pass.push(operands, call));
         match progress {
@@ -111,18 +111,18 @@ fn truth(condition: &NDArray) -> Result<bool> {
 }
 
 /// What is pushed in a call.
-struct Pass {
+struct LoopPass {
     rt: Arc<Runtime>,
     layout: Layout,
     direction: Direction,
-    memory: Option<Memory>,
+    memory: Option<BodyMemory>,
     /// The current loop variables, or their gradients.
     variables: Vec<NDArray>,
     /// The value of the condition that the call waited for.
     answer: Option<bool>,
 }
 
-impl Pass {
+impl LoopPass {
     /// Pushes what can be pushed by now.
     fn push(&mut self, operands: &Operands, call: &OwnedCall) -> Result<Progress> {
         match self.direction {
@@ -188,7 +188,7 @@ impl Pass {
         let kept = loop_state(call).and_then(|state| state.0.lock().take());
         let mut memory = match kept.filter(|memory| memory.need_grad == need_grad) {
             Some(memory) => memory,
-            None => Memory::new(&self.rt, &self.layout, inputs, need_grad)?,
+            None => BodyMemory::new(&self.rt, &self.layout, inputs, need_grad)?,
         };
         memory.steps = 0;
         for (input, own) in inputs.iter().zip(&memory.shared) {

@@ -59,7 +59,7 @@ impl Layer<'_> {
     ) {
         let (rows, hid, st) = (self.time * self.batch, self.hidden, self.state);
         let (width, direct) = self.widths();
-        let steps = Steps {
+        let steps = BackwardSteps {
             layer: self,
             gates: Panels::new((direct, st), (w.recurrent, false), rows),
             new: (direct < width)
@@ -146,7 +146,7 @@ impl<T> Tape<T> {
 }
 
 /// The steps of a backward pass. Right factors are those of the forward one, the other way round.
-struct Steps<'a, T> {
+struct BackwardSteps<'a, T> {
     layer: &'a Layer<'a>,
     gates: Panels<'a, T>,
     new: Option<Panels<'a, T>>,
@@ -162,7 +162,7 @@ struct Steps<'a, T> {
     projected: Shared<T>,
 }
 
-impl<T: Real> Steps<'_, T> {
+impl<T: Real> BackwardSteps<'_, T> {
     /// The gradients of one step of a block of sequences. Rows of sequences that have ended stay as
     /// they are: states pass through, gates have none.
     ///
@@ -210,7 +210,7 @@ impl<T: Real> Steps<'_, T> {
     /// for each; the rest is the gradient of the state before.
     ///
     /// # Safety
-    /// As [`Steps::step`].
+    /// As [`BackwardSteps::step`].
     unsafe fn cells(
         &self,
         t: usize,

@@ -148,7 +148,8 @@ fn attention(kind: Kind) -> Vec<Kernel> {
     vec![made.multiplies()]
 }
 
-/// What is no gradient of a projection becomes 0.
+/// The gradient of a product of attention by its interleaved projections; the columns of those that
+/// it does not read are zero.
 fn attention_back(kind: Kind) -> Vec<Kernel> {
     let types: &[(&str, &'static [DType])] = &[("data", FLOATS)];
     let made = Kernel::cuda("dense", &["matmul<$0>"], types, move |call, launcher| {

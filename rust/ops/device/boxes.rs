@@ -26,7 +26,7 @@ fn overlaps() -> Vec<Kernel> {
     })]
 }
 
-/// How boxes are made of offsets: `Decoding` of `boxes.cu`.
+/// The parameters by which offsets become boxes: `Decoding` of `boxes.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Decoding {
@@ -138,7 +138,7 @@ fn prior() -> Vec<Kernel> {
     })]
 }
 
-/// How boxes suppress each other: `Suppression` of `boxes.cu`.
+/// The parameters of non-maximum suppression: `Suppression` of `boxes.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Suppression {

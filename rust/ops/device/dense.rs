@@ -11,7 +11,7 @@ use crate::ops::nn::fully_connected::extents;
 use crate::shape::Shape;
 use crate::tensor::View;
 
-/// How an operand of a product lies in memory: `Layout` of `dense.cu`.
+/// The strides of an operand of a product: `Layout` of `dense.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Layout {

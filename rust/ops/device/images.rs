@@ -135,7 +135,7 @@ fn nearest() -> Vec<Kernel> {
     vec![made.only(is("sample_type", "nearest"))]
 }
 
-/// The sum over what was repeated, of one image.
+/// The gradient of one image: the sum over the pixels that each pixel was repeated to.
 fn nearest_back() -> Vec<Kernel> {
     let functions = fold_functions("SumFold<$0>");
     let functions = functions.each_ref().map(String::as_str);

@@ -78,8 +78,8 @@ fn of_factor(function: &'static str, grid: fn(usize, usize) -> Grid) -> Vec<Kern
     })]
 }
 
-/// Blocks for `count` matrices, of which each needs so many numbers, and a row of places; memory
-/// for both.
+/// A grid of at most `count` blocks, which take `count` matrices in turn, and their scratch memory:
+/// for each block `numbers` numbers (`room`) and a permutation of `places` rows (`order`).
 struct Blocks {
     grid: Grid,
     room: *mut u8,
@@ -213,7 +213,7 @@ fn eigen_back() -> Vec<Kernel> {
     })]
 }
 
-/// Which elements of matrices vectors hold: `Part` of `linalg.cu`.
+/// The part of a matrix that a vector holds: `Part` of `linalg.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Part {

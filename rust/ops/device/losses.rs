@@ -1,4 +1,4 @@
-//! What losses are made of: picked and chosen elements, smooth absolute values, regression, and the
+//! The operators of losses: picked and chosen elements, smooth absolute values, regression, and the
 //! operators that begin a gradient.
 
 use super::formula::unary_kernels;
@@ -26,7 +26,7 @@ fn no_gradient(call: &Call<'_>, launcher: &mut dyn Launcher, i: usize) -> Result
     }
 }
 
-/// Lines of data and what is picked of each.
+/// The parameters of an operator that picks one element of each line.
 type ParamOf = fn(&Call<'_>) -> PickParam;
 
 /// Number of lines, extent and distance of their elements, and whether numbers count around.

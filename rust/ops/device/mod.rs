@@ -114,7 +114,7 @@ fn computed_bytes(dtype: DType, n: usize) -> usize {
     n * dtype.size().max(4)
 }
 
-/// A kernel with one output, which is left alone where nothing is to be written.
+/// A kernel with one output, which does nothing if the request is null or the output is empty.
 fn kernel(
     source: &'static str,
     functions: &[&str],

@@ -1,4 +1,4 @@
-//! What the anchors of a detector are to learn, and what they have found.
+//! The targets of a detector's anchors in training, and the boxes that they detect.
 
 use super::boxes::Decoding;
 use super::order::{Ordered, SORTING};
@@ -25,7 +25,7 @@ fn sorted(launcher: &mut dyn Launcher, keys: *mut u8, shape: [i64; 2]) -> Result
     Ordered::of(launcher, &view, Some(1), false)
 }
 
-/// How anchors match labels: `Matching` of `multibox.cu`.
+/// The parameters by which anchors match labels: `Matching` of `multibox.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Matching {

@@ -41,7 +41,8 @@ const CLIP: i32 = 0;
 const WRAP: i32 = 1;
 const RAISE: i32 = 2;
 
-/// How slices are taken: elements on the outside, numbers, extent of the axis, elements inside.
+/// The extents of a `take`: elements before the axis, number of indices, extent of the axis,
+/// elements after it.
 struct Slices {
     taken: usize,
     extent: usize,
@@ -89,7 +90,8 @@ impl Slices {
         launcher.launch(0, Grid::over(n), &mut args)
     }
 
-    /// Adds what was taken to where it came from, into zeros or what is to be added to.
+    /// The gradient of `take`: adds the rows of `g` to the rows of `to` that they were taken from,
+    /// which are zeroed first unless the request is to add.
     fn issue_back(
         &self,
         launcher: &mut dyn Launcher,

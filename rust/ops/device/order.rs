@@ -188,7 +188,7 @@ fn topk() -> Vec<Kernel> {
     each.into_iter().map(|(kind, kernel)| kernel.only(gives(kind))).collect()
 }
 
-/// Where values came from gets their gradient, everything else zero.
+/// The gradient of `topk`: scattered to the places of the chosen values, zero elsewhere.
 fn topk_back() -> Vec<Kernel> {
     let gives = |kind: &str| Match::Attr("ret_typ".into(), Compare::Eq, kind.into());
     let functions = [SORTING[0], SORTING[1], "return_values<$0>"];

@@ -47,7 +47,8 @@ impl Fold {
         Ok(Fold { outputs, count, kept, reduced, by_rows: last.is_none_or(|i| flags[i]) })
     }
 
-    /// A fold over what was repeated to give the shape `full` to an array of shape `part`.
+    /// The fold over the axes along which an array of shape `part` was repeated to the shape
+    /// `full`.
     pub fn repetitions(full: &Shape, part: &Shape) -> Result<Fold> {
         let skip = full.ndim() - part.ndim();
         let dims = full.dims().iter().enumerate();

@@ -38,10 +38,10 @@ fn functions(all: bool) -> Vec<String> {
     names
 }
 
-type Run = fn(&Call<'_>, &mut dyn Launcher) -> Result<()>;
+type RunFn = fn(&Call<'_>, &mut dyn Launcher) -> Result<()>;
 
 /// The kernel of plain layers, and that of layers with projections or lengths.
-fn kernels(run: Run) -> Vec<Kernel> {
+fn kernels(run: RunFn) -> Vec<Kernel> {
     let is = |name: &str, value: &str| Match::Attr(name.into(), Compare::Eq, value.into());
     let whole = is("use_sequence_length", "False");
     let plain = Match::And(Box::new(is("projection_size", "None")), Box::new(whole));
@@ -58,7 +58,7 @@ pub const TABLE: &[KernelsOf] =
     &[("RNN", || kernels(forward_on)), ("_backward_RNN", || kernels(backward_on))];
 
 /// The operands of a run, on the device.
-pub struct Operands<'a> {
+pub struct RnnOperands<'a> {
     pub param: &'a RnnParam,
     pub dtype: DType,
     pub time: usize,
@@ -73,14 +73,15 @@ pub struct Operands<'a> {
     pub train: bool,
 }
 
-/// What a forward run leaves for the backward one, and for whom.
+/// The memory that a forward run leaves for the backward one, with the sizes and the dtype that it
+/// is valid for.
 pub struct Recorded {
     memory: Arc<dyn HeldMemory>,
     sizes: [usize; 3],
     dtype: DType,
 }
 
-/// What a layer in one direction leaves: see `kernels::rnn::Tape`.
+/// The recorded values of a layer in one direction: see `kernels::rnn::Tape`.
 #[derive(Clone)]
 struct Tape {
     gates: *mut u8,
@@ -90,8 +91,8 @@ struct Tape {
     full: *mut u8,
 }
 
-/// Where everything that a forward run leaves lies behind an address.
-struct Record {
+/// The addresses of all recorded values within one block of memory.
+struct TapeRecord {
     /// By layer and direction.
     tapes: Vec<Tape>,
     /// The inputs of all layers but the first.
@@ -116,13 +117,13 @@ impl Parts {
 }
 
 /// One layer in one direction.
-struct Place {
+struct LayerPlace {
     at: usize,
     layer: usize,
     direction: usize,
 }
 
-impl Operands<'_> {
+impl RnnOperands<'_> {
     fn rows(&self) -> usize {
         self.time * self.batch
     }
@@ -154,14 +155,14 @@ impl Operands<'_> {
         [self.batch * self.param.state(), self.batch * self.param.hidden()]
     }
 
-    /// What an output row of a layer has, of all directions.
+    /// Elements of an output row of a layer, of all directions.
     fn out_width(&self) -> usize {
         self.param.directions() * self.param.state()
     }
 
-    fn places(&self, layer: usize) -> impl DoubleEndedIterator<Item = Place> + use<> {
+    fn places(&self, layer: usize) -> impl DoubleEndedIterator<Item = LayerPlace> + use<> {
         let directions = self.param.directions();
-        (0..directions).map(move |direction| Place {
+        (0..directions).map(move |direction| LayerPlace {
             at: layer * directions + direction,
             layer,
             direction,
@@ -169,17 +170,17 @@ impl Operands<'_> {
     }
 
     /// Times in the order of a direction.
-    fn times(&self, place: &Place) -> impl DoubleEndedIterator<Item = usize> + use<> {
+    fn times(&self, place: &LayerPlace) -> impl DoubleEndedIterator<Item = usize> + use<> {
         let (time, reverse) = (self.time, place.direction == 1);
         (0..time).map(move |s| if reverse { time - 1 - s } else { s })
     }
 
-    /// Where the states before and after a time are kept, as in `kernels::rnn::Layer`.
-    fn around(&self, place: &Place, time: usize) -> (usize, usize) {
+    /// The numbers of the states before and after a time, as in `kernels::rnn::Layer`.
+    fn around(&self, place: &LayerPlace, time: usize) -> (usize, usize) {
         if place.direction == 1 { (time + 1, time) } else { (time, time + 1) }
     }
 
-    fn lay_out(&self, from: *mut u8) -> Record {
+    fn lay_out(&self, from: *mut u8) -> TapeRecord {
         let mut parts = Parts { from, next: 0 };
         let (rows, hid, st) = (self.rows(), self.param.hidden(), self.param.state());
         let mut take = |elements: usize| parts.take(self.bytes(elements));
@@ -198,10 +199,10 @@ impl Operands<'_> {
             })
             .collect();
         let inputs = (1..self.param.layers()).map(|_| take(rows * self.out_width())).collect();
-        Record { tapes, inputs, bytes: parts.next }
+        TapeRecord { tapes, inputs, bytes: parts.next }
     }
 
-    fn input_of(&self, record: &Record, layer: usize) -> *mut u8 {
+    fn input_of(&self, record: &TapeRecord, layer: usize) -> *mut u8 {
         if layer == 0 { self.x } else { record.inputs[layer - 1] }
     }
 
@@ -237,7 +238,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Whether the cell states are limited, and to what.
+    /// 1 if the cell states are clipped, with the limits.
     fn limits(&self) -> (i32, f64, f64) {
         self.param.clip().map_or((0, 0.0, 0.0), |(low, high)| (1, low, high))
     }
@@ -290,7 +291,7 @@ impl Operands<'_> {
     }
 }
 
-/// Where the results of a forward run go; null where they are not wanted.
+/// The addresses of the results of a forward run; null where they are not wanted.
 pub struct Results {
     pub out: *mut u8,
     pub states: *mut u8,
@@ -300,7 +301,7 @@ pub struct Results {
 /// Runs forward. What it returns is for [`backward`], if `keep` is set.
 pub fn forward(
     launcher: &mut dyn Launcher,
-    of: &Operands<'_>,
+    of: &RnnOperands<'_>,
     results: &Results,
     keep: bool,
 ) -> Result<Option<Recorded>> {
@@ -317,8 +318,8 @@ pub fn forward(
 
 fn run(
     launcher: &mut dyn Launcher,
-    of: &Operands<'_>,
-    record: &Record,
+    of: &RnnOperands<'_>,
+    record: &TapeRecord,
     results: &Results,
 ) -> Result<()> {
     let (ranges, _) = of.param.ranges(of.first);
@@ -334,7 +335,7 @@ fn run(
         let out = record.inputs.get(layer).copied().unwrap_or(last);
         for place in of.places(layer) {
             let weights = of.weights(of.weights, &ranges[place.at]);
-            let pass = Pass { of, place: &place, tape: &record.tapes[place.at], lengths };
+            let pass = LayerPass { of, place: &place, tape: &record.tapes[place.at], lengths };
             pass.forward(launcher, x, &weights, out, recurrent)?;
             pass.end(launcher, results)?;
         }
@@ -346,14 +347,14 @@ fn run(
 }
 
 /// A pass over one layer in one direction.
-struct Pass<'a> {
-    of: &'a Operands<'a>,
-    place: &'a Place,
+struct LayerPass<'a> {
+    of: &'a RnnOperands<'a>,
+    place: &'a LayerPlace,
     tape: &'a Tape,
     lengths: *mut u8,
 }
 
-impl Pass<'_> {
+impl LayerPass<'_> {
     /// The states (or cell states) that the tape keeps as number `at`.
     fn state(&self, at: usize) -> *mut u8 {
         self.of.at(self.tape.states, at * self.of.state_sizes()[0])

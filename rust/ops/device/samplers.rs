@@ -29,7 +29,7 @@ struct Sampling {
 unsafe impl Argument for Sampling {}
 
 impl Sampling {
-    /// Of images and what is sampled, both with two axes before those of the plane.
+    /// Sampling of images `data` to `out`, both (N, C, H, W).
     fn of(data: &View, out: &View) -> Self {
         let (d, o) = (data.dims(), out.dims());
         let [images, channels, height, width] = [d[0], d[1], d[2], d[3]];
@@ -41,7 +41,7 @@ impl Sampling {
     }
 }
 
-/// Where samples lie: a grid, or matrices.
+/// The positions of the samples: a grid, or matrices of affine maps.
 #[derive(Clone, Copy)]
 enum By {
     Grid,
@@ -104,7 +104,8 @@ fn sample_back(by: By) -> Vec<Kernel> {
     })]
 }
 
-/// What samples took of the same element is summed in one order: their corners are sorted first.
+/// The gradient of the image. The corners of the samples are sorted first, so that gradients of one
+/// element are always summed in the same order.
 fn image_back(call: &Call<'_>, launcher: &mut dyn Launcher, by: By) -> Result<()> {
     begin(call, launcher, 0)?;
     let s = Sampling::of(&call.inputs[1], &call.inputs[0]);
@@ -185,7 +186,7 @@ struct Bins {
 // SAFETY: numbers, as in CUDA source, without padding.
 unsafe impl Argument for Bins {}
 
-/// How an operator pools regions: of data, rectangles and output.
+/// The bins of an operator that pools regions, from its data, rectangles and output.
 type BinsOf = fn(&Call<'_>, [&View; 3]) -> Bins;
 
 fn bins([data, regions, out]: [&View; 3], (scale, ratio): (f32, i32)) -> Bins {

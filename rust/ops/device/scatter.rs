@@ -9,7 +9,7 @@ use crate::operator::{Argument, Call, Grid, Kernel, Launcher};
 use crate::shape::Shape;
 use crate::tensor::View;
 
-/// How coordinates count: `Coordinates` of `scatter.cu`.
+/// The extents that coordinates count in: `Coordinates` of `scatter.cu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Coordinates {
@@ -136,7 +136,8 @@ fn gather_nd() -> Vec<Kernel> {
     })]
 }
 
-/// Adds what stands at coordinates, into zeros or what is to be added to.
+/// Adds the slices of `from` to the output at their coordinates; the output is zeroed first unless
+/// the request is to add.
 fn add_at(call: &Call<'_>, launcher: &mut dyn Launcher, from: &View, indices: &View) -> Result<()> {
     let to = &call.outputs[0];
     if add(call, 0) == 0 {

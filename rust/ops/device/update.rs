@@ -1,4 +1,4 @@
-//! The steps of optimizers, and what they ask of all arrays at once.
+//! The steps of optimizers, and their reductions over all arrays.
 //!
 //! A step is a rule of `update.cu` with its numbers. Operators on many weights launch it once for
 //! each, and choose the functions by the weight's dtype when they run, because weights may differ.
@@ -57,7 +57,7 @@ const NONE: Loaded = [std::ptr::null_mut(); 2];
 /// One step: its arrays and numbers.
 struct Step<'a> {
     weight: &'a View,
-    /// Does it change in place? Else only the output is written.
+    /// True if the weight is changed in place; otherwise only the output is written.
     changes: bool,
     /// The weight in the dtype of the output.
     narrow: &'a View,
@@ -232,7 +232,7 @@ fn adamw(mixed: bool) -> Vec<Kernel> {
     })]
 }
 
-/// Which of the three instances of a function serves a weight.
+/// The number of the instance, of three, of a function that serves a weight.
 fn instance(weight: &View) -> usize {
     FLOATS.iter().position(|d| *d == weight.dtype()).unwrap_or_default()
 }
@@ -315,7 +315,7 @@ fn lamb_first(mixed: bool) -> Vec<Kernel> {
     vec![Kernel::cuda("update", &[&name], WEIGHT, move |call, launcher| {
         let numbers = Numbers::of(&lamb(call.attrs.get()));
         let mut made = step(call, 0, call.inputs, (2, mixed), NONE, numbers);
-        // The output has the type of what it is calculated in, and the weight stays.
+        // The output has the type of the calculation, and the weight is left as it is.
         (made.changes, made.narrow) = (false, made.weight);
         made.issue(launcher, 0)
     })]

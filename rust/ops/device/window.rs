@@ -151,8 +151,8 @@ impl Columns {
         Ok(())
     }
 
-    /// The transpose of a convolution, from outputs `g` to images `dx`: columns of filters and
-    /// outputs, then the sums of what stands for one element.
+    /// The transpose of a convolution, from outputs `g` to images `dx`: products of
+    /// filters and outputs as columns, then the sums of the columns' elements of one pixel.
     fn spread(
         &self,
         launcher: &mut dyn Launcher,

@@ -18,7 +18,7 @@ pub enum From {
 }
 
 /// A row: the function and its derivative in single and double precision.
-pub struct Row {
+pub struct UnaryRow {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
     /// Formula and, after a line break, remarks.
@@ -58,7 +58,7 @@ macro_rules! table {
     ($($name:ident $aliases:tt, $doc:literal,
         |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr $(, whole |$w:ident| $whole:expr)?;)*) => {
         /// All rows.
-        pub const TABLE: &[Row] = &[$(Row {
+        pub const TABLE: &[UnaryRow] = &[$(UnaryRow {
             name: stringify!($name),
             aliases: &$aliases,
             doc: $doc,
@@ -179,7 +179,7 @@ pub fn formulas(name: &str) -> [Option<Formula>; 3] {
 }
 
 /// Runs a row's loop, other dtypes through the precision that holds them.
-fn forward(row: &Row, call: &Call<'_>) {
+fn forward(row: &UnaryRow, call: &Call<'_>) {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let n = y.size();
     if let Some(whole) = row.whole
@@ -254,7 +254,7 @@ fn via2<T: Element, C: Element>(
     }
 }
 
-fn backward(row: &Row, call: &Call<'_>) {
+fn backward(row: &UnaryRow, call: &Call<'_>) {
     let (g, v, y) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
     let n = y.size();
     match y.dtype() {
@@ -269,7 +269,7 @@ fn backward(row: &Row, call: &Call<'_>) {
     }
 }
 
-fn doc(row: &Row) -> String {
+fn doc(row: &UnaryRow) -> String {
     let (formula, remarks) = row.doc.split_once('\n').unwrap_or((row.doc, ""));
     let gradient = match row.from {
         From::Nothing => "The gradient is 0.",

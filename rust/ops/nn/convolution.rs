@@ -204,12 +204,13 @@ pub fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)
     Ok((w.layout, conv))
 }
 
-/// Terms of an output from which on it takes far longer than a call for a few hundred of them.
+/// An output of at least this many terms takes far longer than the report of a few hundred outputs.
 const DEEP: usize = 128;
 
-/// Whether the kernel writes the output itself, and not a copy of it in another order or type, and
-/// what follows gains by being told of it: filters of one element or over one channel finish long
-/// stretches at a time, others some rows of one channel.
+/// True if the kernel reports the elements that it has finished, so that the next step of a chain
+/// may start on them. It must write the output itself, not a copy in another order or dtype, and
+/// finish long stretches at a time, as filters of one element or over one channel do; others finish
+/// a few rows of one channel.
 fn reports(attrs: &Attrs, inputs: &[View]) -> bool {
     let param: &ConvolutionParam = attrs.get();
     let is_last = param.layout.is_some_and(|layout| Layout::from(layout).channels_last());

@@ -41,7 +41,7 @@ params! {
 }
 
 /// A function with its slopes.
-struct Row {
+struct FunctionRow {
     name: &'static str,
     inputs: [&'static str; 2],
     formula: &'static str,
@@ -52,8 +52,8 @@ struct Row {
     slopes: [fn(f64, f64) -> f64; 2],
 }
 
-static ROWS: [Row; 3] = [
-    Row {
+static ROWS: [FunctionRow; 3] = [
+    FunctionRow {
         name: "arctan2",
         inputs: ["x1", "x2"],
         formula: "the angle of the point (b, a), from -pi to pi",
@@ -62,7 +62,7 @@ static ROWS: [Row; 3] = [
         value: f64::atan2,
         slopes: [|a, b| b / (a * a + b * b), |a, b| -a / (a * a + b * b)],
     },
-    Row {
+    FunctionRow {
         name: "copysign",
         inputs: ["lhs", "rhs"],
         formula: "|a| with the sign of b",
@@ -71,7 +71,7 @@ static ROWS: [Row; 3] = [
         value: f64::copysign,
         slopes: [|a, b| 1f64.copysign(a) * 1f64.copysign(b), |_, _| 0.0],
     },
-    Row {
+    FunctionRow {
         name: "ldexp",
         inputs: ["lhs", "rhs"],
         formula: "a times 2 to the power b",
@@ -98,14 +98,14 @@ fn operands(call: &Call<'_>, skip: usize, of: &Shape, left: Option<bool>) -> [Ve
     if left { [number, first] } else { [first, number] }
 }
 
-fn forward(row: &Row, call: &Call<'_>, left: Option<bool>) -> Result<()> {
+fn forward(row: &FunctionRow, call: &Call<'_>, left: Option<bool>) -> Result<()> {
     let [a, b] = operands(call, 0, call.outputs[0].shape(), left);
     let values: Vec<f64> = a.iter().zip(&b).map(|(a, b)| (row.value)(*a, *b)).collect();
     store(call, 0, &values);
     Ok(())
 }
 
-fn backward(row: &Row, call: &Call<'_>, left: Option<bool>) -> Result<()> {
+fn backward(row: &FunctionRow, call: &Call<'_>, left: Option<bool>) -> Result<()> {
     let shape = call.inputs[0].shape();
     let (g, [a, b]) = (numbers(&call.inputs[0]), operands(call, 1, shape, left));
     for (i, out) in call.outputs.iter().enumerate() {
@@ -134,14 +134,14 @@ fn broadcast(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<b
     Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
 }
 
-fn of_types(def: OpDef, row: &Row) -> OpDef {
+fn of_types(def: OpDef, row: &FunctionRow) -> OpDef {
     match row.floats_only {
         true => only_floats(def),
         false => only(def, |dtype| dtype != DType::Bool, "a number, not bool"),
     }
 }
 
-fn of_arrays(row: &'static Row) -> [OpDef; 2] {
+fn of_arrays(row: &'static FunctionRow) -> [OpDef; 2] {
     let (name, back) = (format!("_npi_{}", row.name), format!("_backward_npi_{}", row.name));
     let kind = if row.floats_only { "a float" } else { "a number" };
     let example = format!("{name}(nd.array([2, -8]), nd.array([1, 4]))\n{}", row.shown[0]);
@@ -160,7 +160,7 @@ fn of_arrays(row: &'static Row) -> [OpDef; 2] {
     [of_types(def, row), back]
 }
 
-fn of_number(row: &'static Row, left: bool) -> [OpDef; 2] {
+fn of_number(row: &'static FunctionRow, left: bool) -> [OpDef; 2] {
     let side = if left { "r" } else { "" };
     let name = format!("_npi_{side}{}_scalar", row.name);
     let back = format!("_backward{name}");

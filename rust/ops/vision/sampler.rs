@@ -279,18 +279,18 @@ impl<T: Real> Corners<T> {
 }
 
 /// Images, channels, input extents and output extents of a sampling.
-struct Extents {
+struct SamplerExtents {
     n: usize,
     c: usize,
     from: (usize, usize),
     to: (usize, usize),
 }
 
-impl Extents {
+impl SamplerExtents {
     fn of(data: &View, out: &View) -> Self {
         let at = |v: &View, i: usize| v.dims()[i] as usize;
         let pair = |v: &View| (at(v, 2), at(v, 3));
-        Extents { n: at(data, 0), c: at(data, 1), from: pair(data), to: pair(out) }
+        SamplerExtents { n: at(data, 0), c: at(data, 1), from: pair(data), to: pair(out) }
     }
 
     fn corners<T: Real>(&self, grid: &[T], image: usize, i: usize) -> Corners<T> {
@@ -303,7 +303,7 @@ impl Extents {
     }
 }
 
-fn sample<T: Real>(x: &[T], grid: &[T], e: &Extents, out: &mut [T]) {
+fn sample<T: Real>(x: &[T], grid: &[T], e: &SamplerExtents, out: &mut [T]) {
     let (plane, target) = (e.from.0 * e.from.1, e.to.0 * e.to.1);
     let y = Shared(out.as_mut_ptr());
     parallel_for(e.n * target, 256usize.div_ceil(e.c.max(1)), |range| {
@@ -325,7 +325,7 @@ fn sample_grad<T: Real>(
     dy: &[T],
     x: &[T],
     grid: &[T],
-    e: &Extents,
+    e: &SamplerExtents,
     dx: Option<&mut [T]>,
     dgrid: Option<&mut [T]>,
 ) {
@@ -379,7 +379,7 @@ fn wanted<'a, T: Real>(call: &'a Call<'_>, i: usize) -> Option<&'a mut [T]> {
 
 fn sampler<T: Real>(call: &Call<'_>) -> Result<()> {
     if let Some(out) = wanted::<T>(call, 0) {
-        let e = Extents::of(&call.inputs[0], &call.outputs[0]);
+        let e = SamplerExtents::of(&call.inputs[0], &call.outputs[0]);
         // SAFETY: inputs are not written meanwhile.
         let [x, grid] = [0, 1].map(|i| unsafe { call.inputs[i].slice::<T>() });
         sample(x, grid, &e, out);
@@ -388,7 +388,7 @@ fn sampler<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 fn sampler_grad<T: Real>(call: &Call<'_>) -> Result<()> {
-    let e = Extents::of(&call.inputs[1], &call.inputs[0]);
+    let e = SamplerExtents::of(&call.inputs[1], &call.inputs[0]);
     // SAFETY: inputs are not written meanwhile.
     let [dy, x, grid] = [0, 1, 2].map(|i| unsafe { call.inputs[i].slice::<T>() });
     sample_grad(dy, x, grid, &e, wanted(call, 0), wanted(call, 1));
@@ -439,7 +439,7 @@ fn grid_grad<T: Real>(call: &Call<'_>) -> Result<()> {
 
 fn transformer<T: Real>(call: &Call<'_>) -> Result<()> {
     let Some(out) = wanted::<T>(call, 0) else { return Ok(()) };
-    let e = Extents::of(&call.inputs[0], &call.outputs[0]);
+    let e = SamplerExtents::of(&call.inputs[0], &call.outputs[0]);
     // SAFETY: inputs are not written meanwhile.
     let [x, loc] = [0, 1].map(|i| unsafe { call.inputs[i].slice::<T>() });
     with_scratch::<T, _>(e.n * 2 * e.to.0 * e.to.1, |grid| {
@@ -450,7 +450,7 @@ fn transformer<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 fn transformer_grad<T: Real>(call: &Call<'_>) -> Result<()> {
-    let e = Extents::of(&call.inputs[1], &call.inputs[0]);
+    let e = SamplerExtents::of(&call.inputs[1], &call.inputs[0]);
     // SAFETY: inputs are not written meanwhile.
     let [dy, x, loc] = [0, 1, 2].map(|i| unsafe { call.inputs[i].slice::<T>() });
     let size = e.n * 2 * e.to.0 * e.to.1;

@@ -47,7 +47,7 @@ pub struct Direct<'a, T: 'static> {
 }
 
 /// How the outputs of a round are cut into tasks.
-struct Cut {
+struct WorkCut {
     /// Rows of cells of a chunk.
     rows: usize,
     /// Chunks of an image.
@@ -206,7 +206,7 @@ impl<'a, T: Real> Direct<'a, T> {
         &self,
         (x, bias): (Shared<T>, Shared<T>),
         (weights, is_packed): (Shared<T>, bool),
-        (panels, cut): (RowPanels, &Cut),
+        (panels, cut): (RowPanels, &WorkCut),
         (y, done): (*mut T, Option<OnElements<'_>>),
     ) {
         let (depth, filters) = (self.conv.depth(), self.conv.out_c);
@@ -268,13 +268,13 @@ impl<'a, T: Real> Direct<'a, T> {
 
     /// How the outputs of a round are cut into tasks: chunks of rows of cells, and where these are
     /// few, parts of the filters. (Short chunks instead would read all filters again for each.)
-    fn cut(&self, panels: usize) -> Cut {
+    fn cut(&self, panels: usize) -> WorkCut {
         let tasks = TASKS.div_ceil(self.round);
         let rows = self.chunk_rows(tasks.div_ceil(panels));
         let chunks = self.cell_rows().div_ceil(rows);
         let parts = tasks.div_ceil(chunks).min(panels);
         let packs_once = self.conv.batch * chunks >= READERS;
-        Cut { rows, chunks, parts, packs_once }
+        WorkCut { rows, chunks, parts, packs_once }
     }
 
     /// Rows of cells of a task: as many as fill whole tiles best, with which there are at least

@@ -32,14 +32,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use strided::Phases;
 use tiles::Cut;
-use transforms::Transforms;
+pub use transforms::LANES;
+use transforms::{FILTERS, REACH, Transforms};
 
-/// Channels of a block.
-pub const LANES: usize = 16;
-/// Side of a tile's input.
-const REACH: usize = 6;
-/// Sides of filters.
-const FILTERS: Range<usize> = 3..6;
 /// Points of a transformed tile.
 const POINTS: usize = REACH * REACH;
 

@@ -12,10 +12,17 @@
 //! A. Toom, The Complexity of a Scheme of Functional Elements Realizing the Multiplication of
 //! Integers, 1963 (the points).
 
-use super::{FILTERS, LANES, REACH};
 use crate::dtype::Element;
 use crate::kernels::arch::{Level, level};
 use crate::kernels::gemm::vector::{Portable, Vector};
+use std::ops::Range;
+
+/// Channels of a block.
+pub const LANES: usize = 16;
+/// Side of a tile's input.
+pub const REACH: usize = 6;
+/// Sides of filters.
+pub const FILTERS: Range<usize> = 3..6;
 
 /// Squares to transform. Distances are in elements; a point is [`LANES`] channels.
 #[derive(Clone, Copy)]

@@ -1,6 +1,8 @@
 //! Recurrent layers backwards.
 
-use super::{FOLD, Operands, PROJECT_BACK, Pass, Record, Recorded, Results, STEP_BACK, run};
+use super::{
+    FOLD, LayerPass, PROJECT_BACK, Recorded, Results, RnnOperands, STEP_BACK, TapeRecord, run,
+};
 use crate::args;
 use crate::error::Result;
 use crate::kernels::rnn::{Cell, Weights};
@@ -21,10 +23,11 @@ pub struct Gradients {
     pub cells: *mut u8,
 }
 
-/// Runs backward, after a forward run of which `recorded` is left; without it, that is repeated.
+/// Runs backward with the values that a forward run has recorded; repeats that run if there are
+/// none.
 pub fn backward(
     launcher: &mut dyn Launcher,
-    of: &Operands<'_>,
+    of: &RnnOperands<'_>,
     recorded: Option<&Recorded>,
     gradients: &Gradients,
 ) -> Result<()> {
@@ -44,7 +47,7 @@ pub fn backward(
 
 /// The arrays of a backward run.
 struct Backward<'a> {
-    of: &'a Operands<'a>,
+    of: &'a RnnOperands<'a>,
     lengths: *mut u8,
     /// Gradients of the states and cell states of every layer and direction, which begin as those
     /// of the last ones and end as those of the first.
@@ -53,7 +56,7 @@ struct Backward<'a> {
     /// Of the gates, for the parts of the input and of the states, at all times.
     dg: *mut u8,
     drec: *mut u8,
-    /// Of what is projected, at all times, and of the hidden values at one.
+    /// Of the projected values, at all times, and of the hidden values at one.
     projected: *mut u8,
     full: *mut u8,
     gradients: &'a Gradients,
@@ -62,7 +65,7 @@ struct Backward<'a> {
 impl<'a> Backward<'a> {
     fn new(
         launcher: &mut dyn Launcher,
-        of: &'a Operands<'a>,
+        of: &'a RnnOperands<'a>,
         gradients: &'a Gradients,
     ) -> Result<Self> {
         let count = of.param.layers() * of.param.directions();
@@ -93,7 +96,7 @@ impl<'a> Backward<'a> {
         Ok(Backward { of, lengths, dh, dc, dg, drec, projected, full, gradients })
     }
 
-    fn run(&self, launcher: &mut dyn Launcher, record: &Record) -> Result<()> {
+    fn run(&self, launcher: &mut dyn Launcher, record: &TapeRecord) -> Result<()> {
         let (of, param) = (self.of, self.of.param);
         let (ranges, _) = param.ranges(of.first);
         let mut dout = self.gradients.out;
@@ -105,7 +108,7 @@ impl<'a> Backward<'a> {
             };
             for place in of.places(layer) {
                 let tape = &record.tapes[place.at];
-                let pass = Pass { of, place: &place, tape, lengths: self.lengths };
+                let pass = LayerPass { of, place: &place, tape, lengths: self.lengths };
                 let x = of.input_of(record, layer);
                 self.layer(launcher, &pass, &ranges[place.at], dout, [x, dx])?;
             }
@@ -118,7 +121,7 @@ impl<'a> Backward<'a> {
     fn layer(
         &self,
         launcher: &mut dyn Launcher,
-        pass: &Pass<'_>,
+        pass: &LayerPass<'_>,
         ranges: &Weights<Range<usize>>,
         dout: *mut u8,
         [x, dx]: [*mut u8; 2],
@@ -146,7 +149,7 @@ impl<'a> Backward<'a> {
     fn step(
         &self,
         launcher: &mut dyn Launcher,
-        pass: &Pass<'_>,
+        pass: &LayerPass<'_>,
         w: &Weights<*mut u8>,
         dout: *mut u8,
         t: usize,
@@ -200,7 +203,7 @@ impl<'a> Backward<'a> {
     fn weights(
         &self,
         launcher: &mut dyn Launcher,
-        pass: &Pass<'_>,
+        pass: &LayerPass<'_>,
         to: &Weights<*mut u8>,
         x: *mut u8,
     ) -> Result<()> {

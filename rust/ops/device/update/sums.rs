@@ -1,4 +1,4 @@
-//! What optimizers ask of all arrays at once: sums of squares, and whether all numbers are finite.
+//! Reductions over all arrays of an optimizer: sums of squares, and tests for finite numbers.
 
 use crate::args;
 use crate::error::Result;
@@ -25,7 +25,7 @@ fn squares(name: &'static str, others: bool, rest: &str, end: End) -> Vec<Kernel
     })]
 }
 
-/// What is made of the parts of every input, which follow one another.
+/// Combines the partial sums of every input, which follow one another, into the outputs.
 type End = fn(&Call<'_>, &mut dyn Launcher, &[(*mut u8, usize)]) -> Result<()>;
 
 fn sums(call: &Call<'_>, launcher: &mut dyn Launcher, parts: &[(*mut u8, usize)]) -> Result<()> {

@@ -4,16 +4,16 @@ use super::{Kept, Rnn, RnnMode};
 use crate::error::Result;
 use crate::operator::property::{Backward, Forward};
 use crate::operator::{Launcher, OpContext, OpReq};
-use crate::ops::device::rnn::{self, Gradients, Operands, Recorded, Results};
+use crate::ops::device::rnn::{self, Gradients, Recorded, Results, RnnOperands};
 use crate::tensor::View;
 use std::any::Any;
 use std::sync::Arc;
 
-fn operands<'a>(of: &'a Rnn, ctx: &OpContext, inputs: &[&View]) -> Operands<'a> {
+fn operands<'a>(of: &'a Rnn, ctx: &OpContext, inputs: &[&View]) -> RnnOperands<'a> {
     let (param, d) = (&of.param, inputs[0].dims());
     let lengths = inputs.last().filter(|_| param.use_sequence_length);
     let has_cell = param.mode == RnnMode::Lstm;
-    Operands {
+    RnnOperands {
         param,
         dtype: inputs[0].dtype(),
         time: d[0] as usize,
