@@ -101,6 +101,34 @@ def test_arrays_of_parameters_out_of_range_surface_at_the_wait(name, valid, faul
         sample(*(nd.array(array[1, 2:3]) for array in arrays)).asnumpy()
 
 
+@pytest.mark.parametrize("draw", [nd.random.exponential, mx.sym.random.exponential])
+@pytest.mark.parametrize("scale", [0, "a", None])
+def test_the_mean_of_an_exponential_distribution_is_a_number_above_0(draw, scale):
+    if draw is mx.sym.random.exponential and scale is None:
+        pytest.skip("None stands for the default there")
+    with pytest.raises(ValueError, match="invalid scale .*: expected a number above 0"):
+        draw(scale, shape=(2,))
+
+
+def test_samplers_of_symbols_are_listed_and_count_their_arguments():
+    likes = [name for name in dir(mx.sym.random) if name.endswith("_like")]
+    assert likes == [name for name in dir(nd.random) if name.endswith("_like")] and len(likes) == 7
+    with pytest.raises(TypeError, match=r"normal\(\) takes at most 4 positional arguments"):
+        mx.sym.random.normal(0, 1, (2,), "float32", 5)
+
+
+def test_adamw_of_symbols_is_that_of_arrays():
+    rng = np.random.default_rng(0)
+    values = [rng.uniform(0.5, 1, (3,)) for _ in range(4)]
+    names = ["weight", "grad", "mean", "var"]
+    options = {"lr": 0.1, "eta": 0.5, "wd": 0.01}
+    exact = nd.contrib.adamw_update(*map(nd.array, values), 0.5, **options).asnumpy()
+    for factor, more in ((0.5, {}), (mx.sym.var("factor"), {"factor": nd.array([0.5])})):
+        step = mx.sym.contrib.adamw_update(*map(mx.sym.var, names), factor, **options)
+        given = {**dict(zip(names, map(nd.array, values), strict=True)), **more}
+        np.testing.assert_allclose(step.eval(**given)[0].asnumpy(), exact, rtol=1e-6)
+
+
 def test_densities_check_shapes():
     with pytest.raises(mx.MXNetError, match="sample.*begins like"):
         nd.random_pdf_normal(nd.ones((3,)), nd.ones((2,)), nd.ones((2,)))

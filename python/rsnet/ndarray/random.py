@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import _Null, refuse_keywords
+from ..base import _Null, refuse_keywords, shown
 from ..context import Context, as_context
 from . import _register
 from ._creation import empty
@@ -152,6 +152,14 @@ def gamma(
     return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
+def _rate(scale: Any) -> Any:
+    """The rate of an exponential distribution of mean `scale`, which its operator takes."""
+    try:
+        return 1.0 / scale
+    except (TypeError, ZeroDivisionError):
+        raise ValueError(f"invalid scale {shown(scale)}: expected a number above 0") from None
+
+
 def exponential(
     scale: Any = 1,
     shape: Any = _Null,
@@ -168,8 +176,7 @@ def exponential(
     >>> nd.random.exponential(3, (2, 3)).shape
     (2, 3)
     """
-    rate = 1.0 / scale
-    return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
+    return _sample("exponential", {"lam": _rate(scale)}, shape, dtype, ctx, out, kwargs)
 
 
 def poisson(

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._operators import registry
 from ..base import shown
+from ..ndarray.random import _rate
 from .register import create, function
 from .symbol import Symbol
 
@@ -27,11 +28,13 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
     order = [*defaults, "shape", "dtype"]
 
     def run(*args: Any, **kwargs: Any) -> Symbol:
+        if len(args) > len(order):
+            raise TypeError(f"{name}() takes at most {len(order)} positional arguments")
         given = {**defaults, **dict(zip(order, args, strict=False)), **kwargs}
         symbol_name, attr = given.pop("name", None), given.pop("attr", None)
         given = {k: v for k, v in given.items() if v is not None}
         if name == "exponential":  # the operator takes the rate
-            given = {"lam": 1.0 / given.pop("scale"), **given}
+            given = {"lam": _rate(given.pop("scale")), **given}
         parameters = list(given)[: len(defaults)]
         symbols = [given[k] for k in parameters if isinstance(given[k], Symbol)]
         if not symbols:
@@ -129,3 +132,9 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     return _named(name)
+
+
+def __dir__() -> list[str]:
+    prefix = "_random_"
+    made = [name.removeprefix(prefix) for name in registry.names() if name.startswith(prefix)]
+    return sorted({*globals(), *made})
