@@ -134,3 +134,15 @@ def test_states_from_before_a_cast_are_named(name, multi_precision):
     ):
         step(trainer)
     step(mx.gluon.Trainer([param], name, dict(options)))
+
+
+def test_lars_measures_the_half_precision_weight():
+    """As MXNet, though its float32 copy is what is stepped."""
+    weight = mx.nd.ones((2,), dtype="float16")
+    grad = mx.nd.array([1, 2], dtype="float16")
+    lars = mx.optimizer.create("lars", learning_rate=0.1, multi_precision=True)
+    updater = mx.optimizer.get_updater(lars)
+    updater(0, grad, weight)
+    weight[:] = 5
+    updater(0, grad, weight)
+    np.testing.assert_allclose(weight.asnumpy(), [0.9995, 0.999], rtol=1e-4)  # MXNet 1.9.1
