@@ -1,14 +1,11 @@
 """The check of the width of prose sees comments, documents and texts of every language."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from programs import tool
 
-SPEC = importlib.util.spec_from_file_location("prose", ROOT / "tools" / "prose.py")
-prose = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(prose)
+prose = tool("prose")
 
 LONG = "word " * 20 + "end"
 
