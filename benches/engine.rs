@@ -297,6 +297,34 @@ fn push_wait() {
     report("push_wait", 1, ns);
 }
 
+/// The median time from a push to the start of its task, on a worker that has had no work for
+/// `gap_us`.
+fn push_to_start(gap_us: u64) -> f64 {
+    const PUSHES: usize = 500;
+    let engine = ThreadedEngine::with_threads(1);
+    let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
+    for _ in 0..PUSHES {
+        burn(Duration::from_micros(gap_us));
+        let (seen, pushed) = (seen.clone(), Instant::now());
+        let task = Task::sync(move |_| {
+            let elapsed = pushed.elapsed();
+            seen.lock().unwrap().push(elapsed.as_nanos() as f64);
+            Ok(())
+        });
+        engine.push(task, Push::new("task", &[], &[])).unwrap();
+    }
+    engine.wait_for_all(&mut patiently()).unwrap();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(seen.len(), PUSHES, "push_to_start");
+    median(seen)
+}
+
+fn pushes_to_start() {
+    for gap_us in [50, 200, 1000] {
+        report(&format!("push_to_start_{gap_us}us"), 1, push_to_start(gap_us));
+    }
+}
+
 fn burn(time: Duration) {
     let until = Instant::now() + time;
     while Instant::now() < until {
@@ -445,7 +473,7 @@ fn main() {
             }
         }
     }
-    let rest: [(&str, &dyn Fn()); 10] = [
+    let rest: [(&str, &dyn Fn()); 11] = [
         ("random64_push2", &|| two_pushers(random)),
         ("random64_async", &|| asynchronous(random)),
         ("random64_inline", &|| {
@@ -456,6 +484,7 @@ fn main() {
         ("naive", &|| naive(random)),
         ("new_delete_variable", &new_delete),
         ("push_wait", &push_wait),
+        ("push_to_start", &pushes_to_start),
         ("kernels", &kernels),
         ("idle", &idle),
     ];

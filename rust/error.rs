@@ -71,12 +71,18 @@ pub fn drop_panic(panic: Box<dyn Any + Send>) {
     }
 }
 
+/// Where an error arose; either text may be empty, but not both.
+#[derive(Clone)]
+struct Place {
+    operator: String,
+    node: String,
+}
+
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
-    operator: Option<String>,
-    node: Option<String>,
+    place: Option<Place>,
     argument: Option<String>,
     call_site: Option<String>,
     payload: Option<Arc<dyn Any + Send + Sync>>,
@@ -94,8 +100,7 @@ impl Error {
         Error(Arc::new(Inner {
             kind,
             message: message.into(),
-            operator: None,
-            node: None,
+            place: None,
             argument: None,
             call_site: None,
             payload: None,
@@ -228,32 +233,20 @@ impl Error {
         })
     }
 
-    /// Names the operator and the node where the error arose; an empty name says nothing. The layer
-    /// that owns the node calls this. A place named before stays: an error can pass through
-    /// several operators, one calling another, and the innermost is where it arose.
+    /// Names the place where the error arose: an operator and the node that it is. The layer that
+    /// owns the node calls this. An error has one place, and the first one stays: an error can pass
+    /// through several operators, one calling another, and the innermost is where it arose.
     pub fn at_node(self, operator: &str, node: &str) -> Self {
-        self.in_operator(operator).in_node(node)
+        if self.0.place.is_some() || operator.is_empty() && node.is_empty() {
+            return self;
+        }
+        let (operator, node) = (operator.to_owned(), node.to_owned());
+        self.edit(|e| e.place = Some(Place { operator, node }))
     }
 
-    /// Names the engine's operation, for an error that has no place yet.
-    pub fn in_operation(self, name: &str) -> Self {
-        if self.0.node.is_some() { self } else { self.in_operator(name) }
-    }
-
-    /// Names the operator, unless one was named before.
+    /// As [`Error::at_node`], for an operator, or an operation of the engine, that is no node.
     pub fn in_operator(self, operator: &str) -> Self {
-        if self.0.operator.is_some() || operator.is_empty() {
-            return self;
-        }
-        self.edit(|e| e.operator = Some(operator.to_owned()))
-    }
-
-    /// Names the node, unless one was named before. Empty names are ignored.
-    pub fn in_node(self, node: &str) -> Self {
-        if self.0.node.is_some() || node.is_empty() {
-            return self;
-        }
-        self.edit(|e| e.node = Some(node.to_owned()))
+        self.at_node(operator, "")
     }
 
     /// Names the user's line that pushed the failing work, unless known already.
@@ -281,12 +274,12 @@ impl Error {
 
     /// The operator or engine operation that failed.
     pub fn operator(&self) -> Option<&str> {
-        self.0.operator.as_deref()
+        self.0.place.as_ref().map(|p| p.operator.as_str()).filter(|name| !name.is_empty())
     }
 
     /// The node of the graph, where there is one.
     pub fn node(&self) -> Option<&str> {
-        self.0.node.as_deref()
+        self.0.place.as_ref().map(|p| p.node.as_str()).filter(|name| !name.is_empty())
     }
 
     /// The argument that is wrong, where one is known.
@@ -312,7 +305,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.0.operator, &self.0.node) {
+        match (self.operator(), self.node()) {
             (Some(op), Some(node)) => write!(f, "{op} '{node}': ")?,
             (Some(op), None) => write!(f, "{op}: ")?,
             (None, Some(node)) => write!(f, "'{node}': ")?,
@@ -351,18 +344,22 @@ mod tests {
     use super::Error;
 
     #[test]
-    fn the_innermost_node_names_an_error() {
+    fn the_innermost_place_stays_whole() {
         let inner = Error::value("wrong").at_node("relu", "r0");
         assert_eq!(inner.clone().at_node("Custom", "c0").to_string(), "relu 'r0': wrong");
-        assert_eq!(inner.in_operation("segment").to_string(), "relu 'r0': wrong");
+        assert_eq!(inner.in_operator("segment").to_string(), "relu 'r0': wrong");
+        let half = Error::value("wrong").in_operator("clip").at_node("norm", "n0");
+        assert_eq!(half.to_string(), "clip: wrong", "the node is of another operator");
+        let other = Error::value("wrong").at_node("", "x").at_node("norm", "n0");
+        assert_eq!(other.to_string(), "'x': wrong", "the operator is of another node");
+        assert_eq!((other.operator(), other.node()), (None, Some("x")));
     }
 
     #[test]
-    fn the_engine_names_only_errors_without_a_place() {
-        let bare = Error::execution("failed");
-        assert_eq!(bare.clone().in_operation("push").to_string(), "push: failed");
-        assert_eq!(bare.clone().at_node("relu", "").in_operation("p").to_string(), "relu: failed");
-        assert_eq!(bare.at_node("", "").to_string(), "failed");
+    fn empty_names_are_no_place() {
+        let bare = Error::execution("failed").at_node("", "").in_operator("");
+        assert_eq!((bare.operator(), bare.node()), (None, None));
+        assert_eq!(bare.in_operator("push").to_string(), "push: failed");
     }
 
     #[test]

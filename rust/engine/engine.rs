@@ -95,9 +95,10 @@ pub trait Engine: Send + Sync {
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) -> bool;
 
     /// Schedules an operation and returns. An error means that nothing was scheduled: a variable is
-    /// deleted, named twice, or both read and written; or the device does not exist. An engine that
-    /// runs operations inside the push may also stop waiting for the operation's token: then the
-    /// operation has failed, and the error says why; see
+    /// deleted, named twice, or both read and written; or more variables are overwritten than
+    /// written. (The device is not looked at; see [`Push::ctx`].) An engine that runs operations
+    /// inside the push may also stop waiting for the operation's token: then the operation has
+    /// failed, and the error says why; see
     /// [`NaiveEngine::with_poll`](crate::engine::NaiveEngine::with_poll).
     fn push(&self, task: Task, push: Push<'_>) -> Result<()>;
 
@@ -107,8 +108,7 @@ pub trait Engine: Send + Sync {
     /// As [`Engine::new_operation`], for a function that completes a token.
     fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation>;
     /// Schedules a run of a prepared operation, for this device and at this priority. An error
-    /// means that nothing was scheduled: the operation or one of its variables is deleted, or the
-    /// device does not exist.
+    /// means that nothing was scheduled: the operation or one of its variables is deleted.
     fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
         self.push_operation_at(operation, ctx, priority, None)
     }

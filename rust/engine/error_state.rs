@@ -203,6 +203,13 @@ impl ErrorStates {
         error.map_or(Ok(()), Err)
     }
 
+    /// Raises the first unreported error of these variables and marks the others as reported.
+    /// Errors of other variables are left to the waits for those.
+    pub fn raise_first(&self, vars: impl Iterator<Item = u32>) -> Result<()> {
+        let errors: Vec<Error> = vars.filter_map(|v| self.raise(v).err()).collect();
+        errors.into_iter().next().map_or(Ok(()), Err)
+    }
+
     /// Raises the first unreported error of all and marks every one as reported. In a forked child
     /// its own errors come before those of work left to the parent, which an exit does not report.
     pub fn raise_all(&self) -> Result<()> {

@@ -86,7 +86,8 @@ impl RunOn {
 /// Everything about a push except its function.
 #[derive(Clone, Copy)]
 pub struct Push<'a> {
-    /// The device; `cpu(0)` by default.
+    /// The device; `cpu(0)` by default. The engine passes it on to the operation, and leaves to the
+    /// caller to check that it exists.
     pub ctx: Context,
     /// The variables that the operation reads. Readers of one variable run side by side. Each
     /// variable may be named once in `reads` and `writes` together.

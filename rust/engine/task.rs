@@ -95,6 +95,11 @@ unsafe fn drop_in_place<F>(data: *mut u8) {
     unsafe { data.cast::<F>().drop_in_place() }
 }
 
+/// Returns true if a task can hold a `C` without a box.
+const fn fits<C>() -> bool {
+    size_of::<C>() <= size_of::<Data>() && align_of::<C>() <= align_of::<u64>()
+}
+
 impl Task {
     /// No function: the operation only orders others.
     pub const fn nothing() -> Self {
@@ -104,35 +109,20 @@ impl Task {
     /// Complete when the function returns.
     #[inline]
     pub fn sync<F: FnOnce(&RunContext) -> Result<()> + Send + 'static>(f: F) -> Self {
-        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
-            Task::hold(Sync(f))
-        } else {
-            let boxed = Box::new(f);
-            Task::hold(Sync(move |run: &RunContext| boxed(run)))
-        }
+        Task::hold_or_box(f, Sync, Sync)
     }
 
     /// Complete when the token is completed.
     #[inline]
     pub fn asynchronous<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
-        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
-            Task::hold(Async(f))
-        } else {
-            let boxed = Box::new(f);
-            Task::hold(Async(move |run: &RunContext, token| boxed(run, token)))
-        }
+        Task::hold_or_box(f, Async, Async)
     }
 
     /// A function that is handed off to a thread outside the engine, which completes the token when
     /// the function returns there. Equivalent to [`Task::sync`] for the pusher.
     #[inline]
     pub fn handed_off<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
-        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
-            Task::hold(HandedOff(f))
-        } else {
-            let boxed = Box::new(f);
-            Task::hold(HandedOff(move |run: &RunContext, token| boxed(run, token)))
-        }
+        Task::hold_or_box(f, HandedOff, HandedOff)
     }
 
     /// Returns true if it ends by a token.
@@ -156,10 +146,22 @@ impl Task {
         let _ = self.run(run, || token);
     }
 
+    /// A task that holds `f`, or a box of it if it does not fit; each as the form of closure that
+    /// the other arguments make of it.
+    #[inline]
+    fn hold_or_box<F, C: Closure + 'static, B: Closure + 'static>(
+        f: F,
+        plain: impl FnOnce(F) -> C,
+        boxed: impl FnOnce(Box<F>) -> B,
+    ) -> Self {
+        if fits::<C>() { Task::hold(plain(f)) } else { Task::hold(boxed(Box::new(f))) }
+    }
+
     #[inline]
     fn hold<C: Closure + 'static>(f: C) -> Self {
+        assert!(fits::<C>()); // known when this is compiled
         let mut task = Task { vtable: Some(&C::VTABLE), data: Data::uninit() };
-        // SAFETY: the callers have checked that it fits in size and alignment.
+        // SAFETY: it fits.
         unsafe { task.data.as_mut_ptr().cast::<C>().write(f) };
         task
     }

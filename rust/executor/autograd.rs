@@ -154,6 +154,13 @@ struct Recorded {
     outputs: SmallVec<[Saved; 1]>,
 }
 
+impl Recorded {
+    /// The name of the call, or an empty text.
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
 enum Rule {
     Op { op: Arc<OpDef>, attrs: Arc<Attrs>, state: Option<CallState> },
     Function(Arc<dyn TapeFunction>),

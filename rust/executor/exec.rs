@@ -461,5 +461,5 @@ fn check_next(state: &InstanceState, step: usize, all: usize) -> Result<()> {
         return Ok(());
     }
     let expected = format!("{next}, the next one, or 0, the first");
-    Err(Error::invalid("step", step, expected).in_operator("partial_forward"))
+    Err(Error::invalid("step", step, expected))
 }

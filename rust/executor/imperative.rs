@@ -6,6 +6,7 @@ use super::inline::{self, Declined, Label};
 use super::on_device::{CallOrigin, Issued};
 use super::run::{PendingCallback, Prepared, Running, distinct, prepare};
 use crate::context::Context;
+use crate::cuda::Origin;
 use crate::dtype::DType;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
@@ -322,9 +323,13 @@ impl Work<'_> {
 }
 
 impl Queued {
+    fn origin(&self) -> CallOrigin {
+        CallOrigin { op: Arc::clone(&self.prepared.op), node: Arc::clone(&self.node) }
+    }
+
     /// Names operator and node on an error of this call.
     fn place(&self, error: Error) -> Error {
-        error.at_node(&self.prepared.op.name, &self.node)
+        self.origin().place(0, error)
     }
 
     fn run(&self) -> Result<()> {
@@ -347,8 +352,7 @@ impl Queued {
     /// What a call that computes on a device leaves to be done once it has issued its work.
     fn device_work(&self, written: SmallVec<[NDArray; 1]>) -> Option<Issued> {
         let device = self.prepared.computes_on()?.clone();
-        let origin = CallOrigin { op: Arc::clone(&self.prepared.op), node: self.node.clone() };
-        Some(Issued { device, origin: Arc::new(origin), number: 0, written })
+        Some(Issued { device, origin: Arc::new(self.origin()), number: 0, written })
     }
 
     fn start(self, done: OnComplete) {
@@ -358,6 +362,7 @@ impl Queued {
             Ok(both) => both,
             Err(e) => return done.complete(Err(self.place(e))),
         };
+        let origin = self.origin();
         let state = self.state.as_ref().map(|s| s.state.clone());
         let issued = self.device_work(self.written().cloned().collect());
         let within = Box::new(Running {
@@ -370,10 +375,9 @@ impl Queued {
             device: self.ctx.device,
             has_peers: false,
         });
-        let (op, node) = (Arc::clone(&self.prepared.op), self.node);
         let end = move |result: Result<()>| {
             let result = result.and_then(|()| issued.map_or(Ok(()), Issued::end));
-            done.complete(result.map_err(|e| e.at_node(&op.name, &node)));
+            done.complete(result.map_err(|e| origin.place(0, e)));
         };
         let direct = self.prepared.direct(&inputs, &self.req, &outputs);
         let call = OwnedCall {

@@ -83,7 +83,7 @@ impl Launch {
             let _scope = scope.enter();
             let base = &base_of_task;
             let _span = base.profiler.operator(mode::IMPERATIVE, &self.name, "", ctx);
-            self.issue(base, ctx).map_err(|e| e.in_operator(&self.name))
+            self.issue(base, ctx)
         });
         let call_site: Option<FindCallSite<'_>> = Some(&call_site::current);
         base.engine.push(task, Push { ctx, call_site, ..Push::new(&name, &reads, &writes) })

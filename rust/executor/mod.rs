@@ -18,6 +18,8 @@ mod concurrent;
 #[cfg(test)]
 mod contract_tests;
 pub mod control_flow;
+#[cfg(test)]
+mod error_place_tests;
 pub mod exec;
 pub mod imperative;
 pub mod inline;

@@ -61,7 +61,7 @@ fn push_run(
     let Err(declined) = inline else { return Ok(()) };
     let run_on = declined.run_on();
     if let Declined::Failed(error) = declined {
-        let task = inline::failed(error.in_operator(name));
+        let task = inline::failed(error);
         return push_task(name, sources, target, whole, run_on, task);
     }
     let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
@@ -71,7 +71,7 @@ fn push_run(
         let _scope = scope.enter();
         let _span = to.base().profiler.operator(mode::IMPERATIVE, name, "", ctx);
         let from: SmallVec<[&NDArray; 1]> = from.iter().collect();
-        run(&from, &to).map_err(|e| e.in_operator(name))
+        run(&from, &to)
     });
     push_task(name, sources, target, whole, run_on, task)
 }
@@ -117,7 +117,7 @@ fn push_device_copy(source: &NDArray, target: &NDArray) -> Result<()> {
         let keep = (from.clone(), to.clone());
         let end = move |result: Result<()>| {
             drop(keep);
-            done.complete(result.map_err(|e| e.in_operator(name)));
+            done.complete(result);
         };
         from.start_copy(&to, Box::new(end));
     });

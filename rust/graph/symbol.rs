@@ -159,7 +159,7 @@ impl SymNode {
         let mut dict = (*meta.dict).clone();
         change(&mut dict);
         if let Some(op) = &self.op {
-            let attrs = parse_dict(op, &dict).map_err(|e| e.in_node(&meta.name))?;
+            let attrs = parse_dict(op, &dict, &meta.name)?;
             let bodies = meta.attrs.bodies().cloned();
             meta.attrs = Arc::new(attrs.with_bodies(bodies));
         }
@@ -177,16 +177,16 @@ fn is_param(op: &OpDef, key: &str) -> bool {
     op.schema.fields.iter().any(|f| f.name == key)
 }
 
-/// Parses the parameters among a node's attributes; attributes that are not parameters of the
-/// operator are skipped.
-pub fn parse_dict(op: &OpDef, dict: &Dict) -> Result<Attrs> {
+/// Parses the parameters among the attributes of node `name`; attributes that are not parameters of
+/// the operator are skipped.
+pub fn parse_dict(op: &OpDef, dict: &Dict, name: &str) -> Result<Attrs> {
     let free_form = op.schema.open || op.schema.fields.is_empty();
     let given: Vec<(&str, Value)> = dict
         .iter()
         .filter(|(k, _)| free_form || is_param(op, k))
         .map(|(k, v)| (k.as_str(), Value::Str(v.clone())))
         .collect();
-    op.parse(&given)
+    op.parse_at(&given, name)
 }
 
 /// The stored spelling of an attribute key.

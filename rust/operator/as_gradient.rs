@@ -44,7 +44,8 @@ impl OpDef {
 
     /// This operator as the gradient, or a part of it, of a node of operator `of` with parameters
     /// `attrs`: it has the same texts for parameters. A family of operators shares what was parsed
-    /// of them; any other operator parses them for itself, and then counts its own inputs.
+    /// of them; any other operator parses them for itself, and then counts its own inputs. Errors
+    /// are for the caller to place.
     pub fn in_gradient_of(
         &self,
         of: &OpDef,
@@ -86,10 +87,11 @@ impl OpDef {
             of.name,
             error.message()
         );
-        Error::new(error.kind(), text).in_operator(&self.name)
+        Error::new(error.kind(), text)
     }
 
-    /// Fails if `got`, the gradient of an input, does not have the input's shape and dtype.
+    /// Fails if `got`, the gradient of an input, does not have the input's shape and dtype. The
+    /// caller places the error.
     pub fn check_gradient(
         &self,
         attrs: &Attrs,
@@ -107,7 +109,6 @@ impl OpDef {
             "the gradient of input '{name}' is {}, expected {}, as the input is",
             what(got),
             what(expected)
-        ))
-        .in_operator(&self.name))
+        )))
     }
 }

@@ -54,7 +54,7 @@ impl OpDef {
                 for line in self.explain_kernels(facts) {
                     let _ = write!(text, "\n  {line}");
                 }
-                Err(Error::not_implemented(text).in_operator(&self.name))
+                Err(Error::not_implemented(text))
             }
         }
     }

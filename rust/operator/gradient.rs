@@ -16,6 +16,15 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GradEntry(pub u64);
 
+/// What the gradient rule of node `of` calls the `n`th node that it makes without a name, counted
+/// from 1.
+pub fn name_in_rule(of: &str, op: &str, n: usize) -> String {
+    match n {
+        1 => format!("{of}_backward_{op}"),
+        n => format!("{of}_backward_{op}{n}"),
+    }
+}
+
 /// The operations with which a rule builds gradients.
 pub trait GradBuilder {
     /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is
@@ -23,7 +32,7 @@ pub trait GradBuilder {
     /// shape and dtype. `op` may be any operator: see [`OpDef::in_gradient_of`].
     fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>>;
 
-    /// Runs any operator; returns its visible outputs. `name` may be empty.
+    /// Runs any operator; returns its visible outputs. `name` may be empty; see [`name_in_rule`].
     fn op(
         &mut self,
         op: &str,
@@ -168,13 +177,13 @@ impl Gradient {
         }
     }
 
-    /// Applies the rule: the gradients of the node's inputs.
+    /// Applies the rule: the gradients of the node's inputs. The caller, which owns the node,
+    /// places the error.
     pub fn apply(&self, builder: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         match self {
             Gradient::None => Err(Error::not_implemented(
                 "non-differentiable because it didn't register FGradient attribute",
-            )
-            .at_node(&node.op.name, node.name)),
+            )),
             Gradient::Zero => Ok(vec![None; node.inputs.len()]),
             Gradient::Rule { rule, .. } => rule(builder, node),
             Gradient::Backward { op, deps } => {

@@ -32,7 +32,9 @@ pub use device::{
     Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, HeldMemory, Launcher, MatrixProduct,
     Rows, c_type,
 };
-pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
+pub use gradient::{
+    Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, name_in_rule,
+};
 pub use kernel::{
     Around, Body, Call, Callback, Compare, DeviceMemory, Done, InParts, Kernel, Match, MatchFacts,
     NativeFn, OfInputs, OnElements, OpContext, OpState, OwnedCall, Within,

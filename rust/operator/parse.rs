@@ -4,7 +4,7 @@
 use super::def::OpDef;
 use super::param::Attrs;
 use super::value::Value;
-use crate::error::{Error, Result};
+use crate::error::{AtNode, Error, Result};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -14,12 +14,21 @@ const MOST_INPUTS: i64 = 65_535;
 impl OpDef {
     /// Parses parameters; the error names the operator.
     pub fn parse(&self, given: &[(&str, Value)]) -> Result<Attrs> {
+        self.parse_at(given, "")
+    }
+
+    /// As [`OpDef::parse`], for the node of this name; the error names it, too.
+    pub fn parse_at(&self, given: &[(&str, Value)], node: &str) -> Result<Attrs> {
+        self.parse_unnamed(given).at_node(&self.name, node)
+    }
+
+    fn parse_unnamed(&self, given: &[(&str, Value)]) -> Result<Attrs> {
         let fail = |e: Error| {
             let mut call = format!("{}, in operator {}(name=\"\"", e.message(), self.name);
             for (k, v) in given {
                 let _ = write!(call, ", {k}=\"{v}\"");
             }
-            Error::new(e.kind(), call + ")").in_operator(&self.name)
+            Error::new(e.kind(), call + ")")
         };
         let lenient: Vec<(&str, Value)>;
         let relevant = if self.schema.fields.is_empty() {
@@ -30,7 +39,7 @@ impl OpDef {
         };
         let values = self.schema.parse(relevant).map_err(fail)?;
         let kept: Vec<_> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-        let typed = (self.typed)(&values, &kept).map_err(|e| e.in_operator(&self.name))?;
+        let typed = (self.typed)(&values, &kept)?;
         self.check_count(&values).map_err(fail)?;
         Ok(Attrs::new(self.schema.clone(), values, typed, kept))
     }

@@ -30,9 +30,7 @@ pub fn gradient(op: &Arc<OpDecl>, decl: &Arc<GradDecl>, registry: &Weak<Registry
             let registry = registry.clone();
             Gradient::rule(move |builder, node| {
                 let rule = with_parsed(node.attrs, &op, |p| record(&decl, p, node));
-                rule.and_then(|p| p)
-                    .and_then(|p| play(&p, builder, node, &registry))
-                    .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))
+                rule.and_then(|p| p).and_then(|p| play(&p, builder, node, &registry))
             })
         }
     }

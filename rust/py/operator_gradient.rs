@@ -69,8 +69,7 @@ fn run_rule(
     let (calls, results): Program = call(node.attrs, |py, payload| {
         let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len(), specs);
         rule.bind(py).call_python(args)?.extract()
-    })
-    .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
+    })?;
     let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
     let missing = || Error::index("the gradient rule refers to an entry that does not exist");
     for c in &calls {

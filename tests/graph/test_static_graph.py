@@ -176,7 +176,7 @@ def test_corrupt_links_are_errors(at, field, value, text):
     stored["nodes"][at][field] = value
     with pytest.raises(MXNetError, match=text):
         StaticGraph.from_json(json.dumps(stored))
-    with pytest.raises(MXNetError):
+    with pytest.raises(MXNetError, match=text):
         sym.load_json(json.dumps(stored))
 
 

@@ -89,9 +89,9 @@ def test_bad_attributes_are_refused():
         mx.AttrScope(a=1)
     with pytest.raises(ValueError, match="invalid attribute .mine. of variable"):
         sym.Variable("x", mine="1")
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="invalid name 3: expected a string"):
         sym.Variable(3)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="invalid attribute 'a' 1: expected a string"):
         sym.Variable("x")._set_attr(a=1)
 
 
@@ -108,7 +108,7 @@ def test_attr_reads_special_keys():
     assert net.attr("nothing") is None
     net._set_attr(mood="calm")
     assert net.attr("mood") == "calm"
-    with pytest.raises(DeprecationWarning):
+    with pytest.raises(DeprecationWarning, match="use attr_dict"):
         net.list_attr(recursive=True)
 
 
@@ -190,7 +190,7 @@ def test_symbols_refuse_what_arrays_do():
     for act in (lambda: bool(a), a.asnumpy, a.wait_to_read, a.backward, a.detach):
         with pytest.raises(mx.base.NotImplementedForSymbol):
             act()
-    with pytest.raises(mx.base.NotImplementedForSymbol):
+    with pytest.raises(mx.base.NotImplementedForSymbol, match="Function __iadd__"):
         a += 1
 
 
@@ -219,15 +219,15 @@ def test_indexing():
     assert [s.name for s in group][:2] == ["a", "b"]
     assert repr(a) == "<Symbol a>"
     assert repr(sym.Group([a, b])) == "<Symbol group [a, b]>"
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="invalid index 3: expected 0 to 2"):
         group[3]
-    with pytest.raises(MXNetError):
+    with pytest.raises(MXNetError, match="invalid index -1: expected 0 to 2"):
         group[-1]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="invalid index 'c': expected the name of one of: a, b"):
         group["c"]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="invalid index 'a': expected the name of one of: a, a"):
         sym.Group([a, a])["a"]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"invalid index 1\.5: expected an integer"):
         group[1.5]
 
 
@@ -323,17 +323,20 @@ def test_types():
 
 
 @pytest.mark.parametrize(
-    ("call", "error"),
+    ("call", "error", "text"),
     [
-        (lambda net: net.infer_shape(data=(5, 4), fc1_weight=(8, 5)), MXNetError),
-        (lambda net: net.infer_shape(nothing=(1,)), MXNetError),
-        (lambda net: net.infer_shape((5, 4), data=(5, 4)), ValueError),
-        (lambda net: net.infer_shape(data=[5, 4]), TypeError),
-        (lambda net: net.infer_type(data="float32", fc1_weight="float64"), MXNetError),
+        (lambda net: net.infer_shape(nothing=(1,)), MXNetError, "unknown argument 'nothing'"),
+        (lambda net: net.infer_shape((5, 4), data=(5, 4)), ValueError, "either by positional or"),
+        (lambda net: net.infer_shape(data=[5, 4]), TypeError, "of 'data': expected a tuple"),
+        (
+            lambda net: net.infer_type(data="float32", fc1_weight="float64"),
+            MXNetError,
+            "FullyConnected 'fc1': .* expected float32, got float64",
+        ),
     ],
 )
-def test_bad_inference_input(call, error):
-    with pytest.raises(error):
+def test_bad_inference_input(call, error, text):
+    with pytest.raises(error, match=text):
         call(mlp())
 
 
@@ -378,7 +381,7 @@ def test_old_json_loads():
             "heads": [[1, 0]],
         }
     )
-    with pytest.raises(MXNetError):
+    with pytest.raises(MXNetError, match="invalid node of an entry 2"):
         sym.load_json(old)  # node 1 reads node 2, which does not exist
     ordered = json.loads(old)
     weight = {"op": "null", "param": {}, "name": "w", "inputs": [], "backward_source_id": -1}
@@ -388,12 +391,6 @@ def test_old_json_loads():
     net = sym.load_json(json.dumps(ordered))
     assert net.list_arguments() == ["x", "w"]
     assert net.attr_dict()["w"]["__lr_mult__"] == "0.25"
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"nodes": 3}', "{" * 1000, "\x00"])
-def test_corrupt_json_is_an_error(text):
-    with pytest.raises(MXNetError):
-        sym.load_json(text)
 
 
 # ---- functions ---------------------------------------------------------------------------------

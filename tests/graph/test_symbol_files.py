@@ -177,9 +177,25 @@ def test_a_chain_of_many_nodes():
     assert exe.grad_dict["x"].asnumpy().tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "expected JSON: EOF"),
+        ("{}", 'Missing field "nodes"'),
+        ("[1]", r"invalid content \[1\]: expected an object"),
+        ('{"nodes": 3}', 'Missing field "arg_nodes"'),
+        ("{" * 1000, "expected JSON: key must be a string"),
+        ("\x00", "expected JSON: expected value"),
+    ],
+)
+def test_corrupt_json_is_an_error(text, wrong):
+    with pytest.raises(MXNetError, match=wrong):
+        sym.load_json(text)
+
+
 def test_deep_nesting_and_cycles_are_errors():
     for text in ("[" * 100_000, '{"nodes":' * 100_000, '{"nodes":[' + "[" * 100_000):
-        with pytest.raises(MXNetError):
+        with pytest.raises(MXNetError, match="recursion limit exceeded"):
             sym.load_json(text)
     nodes = [VARIABLE]
     for i in range(20_000):
@@ -190,21 +206,26 @@ def test_deep_nesting_and_cycles_are_errors():
 
 
 HUGE = [
-    ("SliceChannel", {"num_outputs": "1000000000"}, 0),
-    ("SliceChannel", {"num_outputs": "-1"}, 0),
-    ("Concat", {"num_args": "1000000000"}, 0),
-    ("add_n", {"num_args": "2000000000"}, 0),
-    ("_split_v2", {"sections": "1000000000", "indices": "()"}, 0),
-    ("UpSampling", {"num_args": "1000000000", "scale": "2", "sample_type": "nearest"}, 0),
-    ("Custom", {"op_type": "q"}, 4294967295),
-    ("relu", {}, 4294967295),
+    ("SliceChannel", {"num_outputs": "1000000000"}, 0, "num_outputs '1000000000': expected 1 to"),
+    ("SliceChannel", {"num_outputs": "-1"}, 0, "num_outputs '-1': expected 1 to"),
+    ("Concat", {"num_args": "1000000000"}, 0, "num_args should be smaller equal to 65535"),
+    ("add_n", {"num_args": "2000000000"}, 0, "num_args should be smaller equal to 65535"),
+    ("_split_v2", {"sections": "1000000000", "indices": "()"}, 0, "sections .* at most 65535"),
+    (
+        "UpSampling",
+        {"num_args": "1000000000", "scale": "2", "sample_type": "nearest"},
+        0,
+        "num_args should be smaller equal to 65535",
+    ),
+    ("Custom", {"op_type": "q"}, 4294967295, "output 4294967295 of 'n': expected less than 4096"),
+    ("relu", {}, 4294967295, "output 4294967295 of 'n': expected less than 1,"),
 ]
 
 
-@pytest.mark.parametrize(("op", "attrs", "output"), HUGE, ids=lambda v: str(v)[:40])
-def test_counts_beyond_reason_are_errors(op, attrs, output):
+@pytest.mark.parametrize(("op", "attrs", "output", "text"), HUGE, ids=lambda v: str(v)[:40])
+def test_counts_beyond_reason_are_errors(op, attrs, output, text):
     node = {"op": op, "name": "n", "attrs": attrs, "inputs": [[0, 0, 0]]}
-    with pytest.raises(MXNetError):
+    with pytest.raises(MXNetError, match=text):
         sym.load_json(file_of([VARIABLE, node], [1, output, 0]))
 
 
@@ -285,7 +306,7 @@ try:
 except MemoryError:
     pass
 assert read_damaged(2, 300) > 150
-for op, attrs, output in HUGE:
+for op, attrs, output, text in HUGE:
     node = {{"op": op, "name": "n", "attrs": attrs, "inputs": [[0, 0, 0]]}}
     try:
         sym.load_json(file_of([VARIABLE, node], [1, output, 0]))

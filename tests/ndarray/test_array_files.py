@@ -108,11 +108,11 @@ def test_arrays_from_a_pipe(tmp_path):
 
 def test_what_save_refuses(tmp_path):
     path = str(tmp_path / "a")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="expected an NDArray, or a list or dict"):
         nd.save(path, (nd.ones((1,)),))
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"invalid names of data \[1\]: expected strings"):
         nd.save(path, {1: nd.ones((1,))})
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="invalid item of data 3"):
         nd.save(path, [3])
 
 

@@ -60,7 +60,7 @@ def test_gradients_flow_to_what_a_mask_selects():
 def test_masks_that_do_not_fit_are_refused():
     x = nd.array(VALUES)
     for key in ([True, False, True], np.ones((2, 2), bool), (np.ones(SHAPE, bool), 0)):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match="boolean index did not match|too many indices"):
             x[key]
     with pytest.raises(ValueError, match=r"a boolean mask, .* expected mask.asnumpy\(\)"):
         x[nd.array(VALUES > 2, dtype=bool)]

@@ -16,7 +16,7 @@ def test_from_numpy_shares_memory():
     assert not values.flags.writeable
     x[0, 0] = 9
     assert values[0, 0] == 9
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="expected those of a C-contiguous array"):
         nd.from_numpy(counting(2, 3).T)
 
 

@@ -151,7 +151,7 @@ def test_current_objects_of_a_thread_by_their_old_name(scope):
         thread.start()
         thread.join()
     assert seen[0] is not inside
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="other"):
         _ = scope._current.other
 
 

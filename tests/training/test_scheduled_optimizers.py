@@ -70,7 +70,7 @@ def test_lars_takes_weights_of_any_device():
         assert weight.context == mx.cpu(1) and (weight.asnumpy() < 1).all()
 
 
-@pytest.mark.parametrize("other", [7, [1], (1, 2, 3), ({}, 1, 2)])
+@pytest.mark.parametrize("other", [7, [1], (), (1, 2, 3), ({}, 1, 2), ({}, 7)])
 def test_pickles_of_something_else_are_no_states(other):
     update = mx.optimizer.get_updater(mx.optimizer.SGD())
     with pytest.raises(ValueError, match="invalid states of type"):

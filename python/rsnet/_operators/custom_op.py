@@ -12,19 +12,14 @@ from typing import Any
 from .. import _core
 from .._exceptions import add_note
 from .._warnings import warn
+from ..ndarray.ndarray import _DTYPE_NP_TO_MX
 from ..parameter import schema_field
 from . import registry
-from .checks import fail, invalid, unknown
-from .definition import Facts
+from .checks import TYPES, fail, invalid, unknown
+from .definition import Facts, numbered
 from .operands import assign
 from .property import Description
 from .property_node import Node, checked_operator, node_definitions
-
-#: MXNet's numbers of element types.
-_TYPE_FLAGS = {
-    "float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6,
-    "bool": 7,
-}  # fmt: skip
 
 
 class CustomOp:
@@ -216,17 +211,13 @@ class UnregisteredNode(Node):
 
     def __init__(self, op_type: str, given: dict[str, str], inputs: int, outputs: int) -> None:
         self.name, self._given = op_type, given
-        self.facts = Facts(_numbered("data", inputs), _numbered("output", outputs), outputs)
+        self.facts = Facts(numbered("data", inputs), numbered("output", outputs), outputs)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Node.__slots__:
             raise AttributeError(name)
         _describe(self, self.name, self._given)
         return getattr(self, name)
-
-
-def _numbered(name: str, count: int) -> tuple[str, ...]:
-    return (name,) if count == 1 else tuple(f"{name}{i}" for i in range(count))
 
 
 def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
@@ -279,7 +270,7 @@ def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
 
 
 def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
-    flags = [_TYPE_FLAGS[t] for t in types]
+    flags = [_DTYPE_NP_TO_MX[TYPES[t]] for t in types]
     made = node.prop.create_operator(ctx, [list(s) for s in shapes], flags)
     return checked_operator(node.name, "create_operator", made)
 

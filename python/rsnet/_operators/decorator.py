@@ -116,9 +116,8 @@ def op(
             entry.add_alias(alias)
 
         def compute(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
-            result = f(*_with_params(attrs), *ins)
-            results = result if isinstance(result, (tuple, list)) else [result]
-            _store(name, [f"output '{n}'" for n in outputs], results, req, outs)
+            what = [f"output '{n}'" for n in outputs]
+            _store(name, what, results_of(f, attrs, *ins), req, outs)
 
         def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
             check_takes(name, "the gradient", g, [*leading, "out_grads", "inputs", "outputs"])
@@ -129,10 +128,8 @@ def op(
 
             def run(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
                 parts = ins[:n_out], ins[n_out : n_out + n_in], ins[n_out + n_in :]
-                result = g(*_with_params(attrs), *parts)
-                results = result if isinstance(result, (tuple, list)) else [result]
                 # None: no gradient flows to that input. False is zero in every type.
-                grads = [False if grad is None else grad for grad in results]
+                grads = [False if x is None else x for x in results_of(g, attrs, *parts)]
                 what = [f"gradient of input '{n}'" for n in inputs]
                 _store(backward.name, what, grads, req, outs)
 
@@ -145,8 +142,10 @@ def op(
                 warn_of_replacing(f"the gradient of operator '{name}'", "function")
             return g
 
-        def _with_params(attrs: Any) -> tuple[Any, ...]:
-            return () if param is None else (attrs.parsed,)
+        def results_of(function: Any, attrs: Any, *operands: Any) -> Sequence[Any]:
+            given = operands if param is None else (attrs.parsed, *operands)
+            result = function(*given)
+            return result if isinstance(result, (tuple, list)) else [result]
 
         entry.set_attr("TAccumulates", True)  # results are stored by `assign`
         for kernel in kernels:

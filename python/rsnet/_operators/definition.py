@@ -28,6 +28,11 @@ class Facts(NamedTuple):
     ignored: tuple[int, ...] = ()
 
 
+def numbered(word: str, count: int) -> tuple[str, ...]:
+    """The names of so many inputs or outputs that have none: ``word``, or that with a number."""
+    return (word,) if count == 1 else tuple(f"{word}{i}" for i in range(count))
+
+
 class KernelSpec(NamedTuple):
     """One implementation: ``run(payload, state, ctx, inputs, req, outputs)``."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from .. import _core
@@ -21,7 +21,15 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, named_inputs, on_device
+from .definition import (
+    ANY_INPUTS,
+    Definition,
+    Facts,
+    KernelSpec,
+    named_inputs,
+    numbered,
+    on_device,
+)
 from .elementwise import OneBackward
 from .gradient import Rule, Source
 from .record import OperatorRecord
@@ -73,7 +81,7 @@ class Translation:
         if self.record.key_var_num_args or self.record.num_inputs == kVarg:
             return ANY_INPUTS
         count = self.record.num_inputs if isinstance(self.record.num_inputs, int) else 1
-        names: Sequence[str] = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
+        names = numbered("data", count)
         if self.attr("FListInputNames") is not None:
             try:
                 attrs = Attrs(self.name, None, {})
@@ -151,7 +159,7 @@ class Translation:
     def _names(self, attrs: Attrs, attribute: str, n: int, word: str) -> tuple[str, ...]:
         listed = self.attr(attribute)
         if listed is None:
-            return (word,) if n == 1 else tuple(f"{word}{i}" for i in range(n))
+            return numbered(word, n)
         names = name_list(self.name, attribute, listed(attrs))
         if len(names) != n:
             raise invalid(self.name, f"number of names from {attribute}", len(names), n)

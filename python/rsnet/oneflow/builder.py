@@ -58,9 +58,7 @@ class OperatorBuilder:
         self._definition = definition(op_type_name)
         return self
 
-    def OpTypeName(self: B, op_type_name: str) -> B:
-        """As ``Op``."""
-        return self.Op(op_type_name)
+    OpTypeName = Op
 
     def _chosen(self, call: str) -> Any:
         if self._definition is None:

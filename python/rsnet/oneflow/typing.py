@@ -37,21 +37,19 @@ class ListNumpy:
         return Placeholder(shape, dtype, many=True)
 
 
-class Callback:
+class _Of:
+    """Base of the annotations that are written ``Name[T]``."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __class_getitem__(cls, inner: Any) -> _Of:
+        return cls(inner)
+
+
+class Callback(_Of):
     """``Callback[T]``: the job returns a function that takes a handler of the result."""
 
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
 
-    def __class_getitem__(cls, inner: Any) -> Callback:
-        return cls(inner)
-
-
-class Bundle:
+class Bundle(_Of):
     """``Bundle[T]``: any nesting of T."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __class_getitem__(cls, inner: Any) -> Bundle:
-        return cls(inner)

@@ -116,15 +116,17 @@ class Updater:
             raise MXValueError(
                 f"invalid states: expected what get_states of an Updater gave: {error}"
             ) from error
-        found, *optimizer = loaded if isinstance(loaded, tuple) else (loaded,)
-        if not isinstance(found, dict) or len(optimizer) > 1:
-            got = type(loaded).__name__
-            raise MXValueError(
-                f"invalid states of type '{got}': expected what get_states of an Updater gave"
-            )
+        match loaded:
+            case (dict() as found, Optimizer() as optimizer):
+                self.optimizer = optimizer
+            case dict() as found:
+                pass
+            case _:
+                raise MXValueError(
+                    f"invalid states of type '{type(loaded).__name__}': expected what get_states "
+                    "of an Updater gave"
+                )
         self.states = found
-        if optimizer:
-            self.optimizer = optimizer[0]
         self.states_synced = dict.fromkeys(self.states, False)
 
 

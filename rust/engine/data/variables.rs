@@ -7,7 +7,7 @@
 use crate::engine::data::slot::TaskRef;
 use crate::engine::data::task_slab::Slab;
 use crate::engine::data::virtual_array::VirtualArray;
-use crate::engine::messages::deleted_variable;
+use crate::engine::messages::{deleted_variable, names_deleted_variable};
 use crate::engine::push::Var;
 use crate::engine::validate::check_variables;
 use crate::error::{Error, Result};
@@ -296,10 +296,7 @@ pub fn find_in(states: &mut [VarState], var: Var, mark: u32) -> Option<(u32, &mu
 pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error {
     for (kind, list) in [("reads", reads), ("writes", writes)] {
         if let Some(v) = list.iter().find(|&&v| vars.find(v).is_none()) {
-            let v = v.0 as u32;
-            return Error::value(format!(
-                "operation '{name}' {kind} variable {v}, which is deleted or of another engine"
-            ));
+            return names_deleted_variable(name, kind, *v);
         }
     }
     match check_variables(name, reads, writes) {

@@ -6,7 +6,7 @@ use crate::engine::engine::{Engine, Poll};
 use crate::engine::error_state::{self, ErrorStates, Inherited};
 use crate::engine::fork::{ForkLocks, HeldForFork};
 use crate::engine::hook::{self, Event, Hook, HookEvent, HookSlot};
-use crate::engine::messages::{deleted_variable, stops_itself};
+use crate::engine::messages::{deleted_variable, stops_itself, with_place};
 use crate::engine::naive::current::{self, Deletion, Running, TokenResult};
 use crate::engine::naive::variables::VariableTable;
 use crate::engine::operation::{Function, Operation, Repeated, RepeatedAsync};
@@ -65,11 +65,11 @@ impl Default for NaiveEngine {
     }
 }
 
-/// Adds the name and line of a push to an error.
+/// The error of an operation with the name and line of its push.
 #[cold]
-fn with_place(error: Error, push: &Push<'_>) -> Error {
+fn failed(error: Error, push: &Push<'_>) -> Error {
     let call_site = push.call_site.and_then(|f| f());
-    error.in_operation(push.name).at_call_site(call_site.as_deref().unwrap_or_default())
+    with_place(error, push.name, call_site.as_deref())
 }
 
 /// A token that ends `operation`, and the place where it stores the result.
@@ -252,10 +252,10 @@ impl NaiveEngine {
     #[inline(never)]
     fn fail(&self, push: &Push<'_>, error: Error) -> Result<()> {
         let raises = self.raises_in_push() && !error.is_reported();
-        let error = with_place(if raises { error.reported() } else { error }, push);
-        let failed = self.errors.failed(error);
-        drop(self.errors.spread(&failed, self.live_writes(push.writes)));
-        if raises { Err(failed.0) } else { Ok(()) }
+        let error = failed(if raises { error.reported() } else { error }, push);
+        let left = self.errors.failed(error);
+        drop(self.errors.spread(&left, self.live_writes(push.writes)));
+        if raises { Err(left.0) } else { Ok(()) }
     }
 
     #[cold]
@@ -317,7 +317,7 @@ impl NaiveEngine {
         let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) else { return Ok(()) };
         let seconds = limit.as_secs_f64();
         let text = format!("the operation was not completed within {seconds} s");
-        Err(with_place(Error::new(ErrorKind::Interrupted, text), push))
+        Err(failed(Error::new(ErrorKind::Interrupted, text), push))
     }
 
     #[cold]
@@ -337,14 +337,6 @@ impl NaiveEngine {
                 Ok(())
             });
         }
-    }
-
-    /// Raises the first unreported error of what the running operation has pushed, and marks the
-    /// others as reported. Other errors are left to the waits for their variables.
-    fn raise_own(&self, written: &[Var]) -> Result<()> {
-        let errors: Vec<Error> =
-            self.live_writes(written).filter_map(|i| self.errors.raise(i).err()).collect();
-        errors.into_iter().next().map_or(Ok(()), Err)
     }
 }
 
@@ -416,7 +408,7 @@ impl Engine for NaiveEngine {
 
     fn wait_for_all(&self, _: Poll<'_>) -> Result<()> {
         match current::own_written(self.id()) {
-            Some(written) => self.raise_own(&written),
+            Some(written) => self.errors.raise_first(self.live_writes(&written)),
             None => self.errors.raise_all(),
         }
     }

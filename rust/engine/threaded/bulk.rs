@@ -11,13 +11,14 @@ use crate::context::Context;
 use crate::engine::access::AccessSet;
 use crate::engine::data::variables::explain;
 use crate::engine::engine::Engine;
+use crate::engine::messages::with_place;
 use crate::engine::push::{Prop, Push, RunContext, RunOn, Var};
 use crate::engine::task::Task;
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current;
 use crate::engine::token::OnComplete;
 use crate::engine::validate::MAX_VARIABLES;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
@@ -55,12 +56,6 @@ fn call_sites_of(calls: &[GatheredCall]) -> Option<Arc<str>> {
         text += &format!(" and {} more", calls.len() - MAX_LISTED);
     }
     Some(text.into())
-}
-
-/// Adds the name and line of a gathered function to its error.
-#[cold]
-fn with_place(error: Error, name: &str, call_site: Option<&str>) -> Error {
-    error.in_operation(name).at_call_site(call_site.unwrap_or_default())
 }
 
 /// The pushes that one thread has gathered for one engine.

@@ -5,6 +5,7 @@ use crate::engine::data::parking::publish;
 use crate::engine::data::slot::{Body, TaskRef, flag};
 use crate::engine::error_state::{self, Inherited};
 use crate::engine::hook::Event;
+use crate::engine::messages::with_place;
 use crate::engine::push::RunContext;
 use crate::engine::slow_path;
 use crate::engine::threaded::core::Core;
@@ -71,8 +72,7 @@ impl Core {
         // SAFETY: the task is not complete, so its body is valid.
         let body = unsafe { &*self.slab.get(slot).body() };
         let call_site = call_site.or_else(|| body.extra.as_ref().and_then(|e| e.call_site.clone()));
-        let error = error.in_operation(body.name());
-        self.errors.failed(error.at_call_site(call_site.as_deref().unwrap_or_default()))
+        self.errors.failed(with_place(error, body.name(), call_site.as_deref()))
     }
 
     /// Updates errors and versions of the variables that a task has written. Returns the variable

@@ -71,8 +71,7 @@ impl Core {
         self.errors.raise_all()
     }
 
-    /// Raises the first unreported error of what the running operation has pushed, and marks the
-    /// others as reported. Other errors are left to the waits for their variables.
+    /// Raises the first unreported error of what the running operation has pushed.
     fn raise_own(&self) -> Result<()> {
         if !self.errors.any() {
             return Ok(());
@@ -82,9 +81,7 @@ impl Core {
             let state = self.lock();
             written.into_iter().filter_map(|v| state.vars.find(v)).collect()
         };
-        let errors: Vec<_> =
-            live_index.into_iter().filter_map(|i| self.errors.raise(i).err()).collect();
-        errors.into_iter().next().map_or(Ok(()), Err)
+        self.errors.raise_first(live_index.into_iter())
     }
 
     /// Waits until all tasks pushed so far are complete, whatever their errors.

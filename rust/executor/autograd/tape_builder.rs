@@ -3,9 +3,11 @@
 use super::walk::TapeWalk;
 use super::{Placed, Recorded, Rule, Saved, Tracked, invoke};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{AtNode, Error, Result};
 use crate::executor::imperative::{CallState, Invoke};
-use crate::operator::{Attrs, GradBuilder, GradEntry, InGradient, OpDef, OpReq, Value};
+use crate::operator::{
+    Attrs, GradBuilder, GradEntry, InGradient, OpDef, OpReq, Value, name_in_rule,
+};
 use crate::shape::Shape;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ pub struct TapeBuilder<'a> {
     state: Option<&'a CallState>,
     record: &'a Recorded,
     values: Vec<Placed>,
+    /// The calls that the rule has made without naming them.
+    unnamed: usize,
 }
 
 impl<'a> TapeBuilder<'a> {
@@ -27,7 +31,7 @@ impl<'a> TapeBuilder<'a> {
         state: Option<&'a CallState>,
         record: &'a Recorded,
     ) -> Self {
-        TapeBuilder { walk, attrs, state, record, values: Vec::new() }
+        TapeBuilder { walk, attrs, state, record, values: Vec::new(), unnamed: 0 }
     }
 
     /// The array behind a value.
@@ -74,10 +78,15 @@ impl GradBuilder for TapeBuilder<'_> {
             return Err(Error::internal("a function has no backward operator"));
         };
         let wanted = self.record.inputs.len();
+        let name = match self.record.name() {
+            "" => String::new(),
+            of => format!("{of}_backward"),
+        };
         let InGradient { attrs, alone } =
-            op.in_gradient_of(of, self.attrs, inputs.len(), wanted)?;
+            op.in_gradient_of(of, self.attrs, inputs.len(), wanted).at_node(&op.name, &name)?;
+        let how = Invoke { name: &name, ..self.how() };
         if alone {
-            return self.invoke(&op, &attrs, inputs, &self.how());
+            return self.invoke(&op, &attrs, inputs, &how);
         }
         let like: SmallVec<[(Shape, DType); 4]> =
             self.record.inputs.iter().map(|(saved, _)| saved.spec()).collect();
@@ -87,7 +96,7 @@ impl GradBuilder for TapeBuilder<'_> {
                 if wanted { OpReq::Write } else { OpReq::Null }
             })
             .collect();
-        let how = Invoke { state: self.state, like: Some(&like), req: Some(&req), ..self.how() };
+        let how = Invoke { state: self.state, like: Some(&like), req: Some(&req), ..how };
         self.invoke(&op, &attrs, inputs, &how)
     }
 
@@ -98,8 +107,17 @@ impl GradBuilder for TapeBuilder<'_> {
         params: &[(&str, Value)],
         inputs: &[GradEntry],
     ) -> Result<Vec<GradEntry>> {
+        let made = match (name, self.record.name()) {
+            ("", of) if !of.is_empty() => {
+                self.unnamed += 1;
+                name_in_rule(of, op, self.unnamed)
+            }
+            _ => String::new(),
+        };
+        let name = if made.is_empty() { name } else { &made };
         let op = self.walk.rt.registry.find(op)?;
-        let attrs = Arc::new(op.parse(&op.with_count(params.to_vec(), inputs.len()))?);
+        let params = op.with_count(params.to_vec(), inputs.len());
+        let attrs = Arc::new(op.parse_at(&params, name)?);
         let how = Invoke { name, ..self.how() };
         self.invoke(&op, &attrs, inputs, &how)
     }

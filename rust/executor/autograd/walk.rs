@@ -5,7 +5,7 @@ use super::{
     Asked, Node, NodeKind, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked,
     Wanted, invoke,
 };
-use crate::error::{Error, Result};
+use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
 use crate::executor::call_site;
 use crate::executor::imperative::{CallState, Invoke, call};
@@ -334,7 +334,8 @@ impl<'a> TapeWalk<'a> {
                     if let Some((grad, _)) = grad {
                         let (shape, dtype) = saved.spec();
                         let got = (grad.shape(), grad.dtype());
-                        op.check_gradient(attrs, i, got, (&shape, dtype))?;
+                        op.check_gradient(attrs, i, got, (&shape, dtype))
+                            .at_node(&op.name, record.name())?;
                     }
                 }
                 grads
@@ -435,7 +436,7 @@ impl<'a> TapeWalk<'a> {
         let needed: Vec<bool> = (record.inputs.iter())
             .map(|(_, e)| e.as_ref().is_some_and(|e| self.is_useful(e)))
             .collect();
-        let name = record.name.as_deref().unwrap_or("");
+        let name = record.name();
         let node = GradNode {
             op,
             attrs,
@@ -452,7 +453,7 @@ impl<'a> TapeWalk<'a> {
             Some(rule) => rule(&mut tape, &node),
             None => op.gradient.apply(&mut tape, &node),
         };
-        let grads = grads.map_err(|e| e.at_node(&op.name, name))?;
+        let grads = grads.at_node(&op.name, name)?;
         Ok(grads.into_iter().map(|g| g.map(|g| tape.placed(g))).collect())
     }
 }

@@ -8,7 +8,7 @@
 use super::super::symbol::{SymEntry, SymNode};
 use super::build::Built;
 use super::raw::Raw;
-use crate::error::{Error, Result};
+use crate::error::{AtNode, Error, Result};
 use crate::operator::{
     Dep, GradBuilder, GradEntry, GradNode, Gradient, InGradient, Registry, Value,
 };
@@ -24,7 +24,7 @@ pub fn gradients(
     let forward = built.node(source).filter(|node| node.op.is_some() && node.backward_of.is_none());
     let Some((forward, op)) = forward.and_then(|node| Some((node, node.op.as_ref()?))) else {
         let text = format!("backward_source_id {source} is not the node of an operator");
-        return Err(Error::value(text).in_node(&raw.name));
+        return Err(Error::value(text).at_node(&raw.op, &raw.name));
     };
     let mut builder =
         NodeBuilder { registry, forward, name: &raw.name, unnamed: 0, values: Vec::new() };
@@ -48,7 +48,7 @@ pub fn gradients(
         out_grads: &out_grads,
         needed: &vec![true; inputs.len()],
     };
-    let found = op.gradient.apply(&mut builder, &about).map_err(|e| e.in_node(&raw.name))?;
+    let found = op.gradient.apply(&mut builder, &about).at_node(&raw.op, &raw.name)?;
     let mut grads = Vec::with_capacity(inputs.len());
     for (input, grad) in inputs.iter().zip(found) {
         let grad = match grad {
@@ -78,7 +78,7 @@ fn out_grads(
     };
     let refused = |what: String| {
         let text = format!("invalid inputs of the backward node of '{}': {what}", forward.name());
-        Err(Error::value(text).in_node(&raw.name))
+        Err(Error::value(text).at_node(&raw.op, &raw.name))
     };
     let (mut grads, mut rest): (Vec<SymEntry>, Vec<SymEntry>) = (Vec::new(), Vec::new());
     for (at, &(id, index)) in raw.inputs.iter().enumerate() {
@@ -187,10 +187,11 @@ impl GradBuilder for NodeBuilder<'_> {
         let meta = self.forward.meta().clone();
         let wanted = self.forward.inputs.len();
         let Some(of) = &self.forward.op else {
-            return Err(Error::internal("a variable has no gradient rule").in_node(self.name));
+            return Err(Error::internal("a variable has no gradient rule"));
         };
-        let InGradient { attrs, alone } =
-            op.in_gradient_of(of, &meta.attrs, inputs.len(), wanted)?;
+        let InGradient { attrs, alone } = op
+            .in_gradient_of(of, &meta.attrs, inputs.len(), wanted)
+            .at_node(&op.name, self.name)?;
         let mut dict = meta.dict;
         if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
             Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
@@ -221,7 +222,7 @@ impl GradBuilder for NodeBuilder<'_> {
             name => name.to_owned(),
         };
         let params = op.with_count(params.to_vec(), inputs.len());
-        let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
+        let attrs = op.parse_at(&params, &name)?;
         let visible = op.num_visible_outputs(&attrs);
         let dict = params.iter().map(|(k, v)| ((*k).to_owned(), v.to_string())).collect();
         let node = SymNode::new(Some(op.clone()), name, Arc::new(attrs));

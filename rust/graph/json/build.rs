@@ -6,7 +6,7 @@ use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::backward;
 use super::raw::{Raw, RawGraph};
 use super::upgrade;
-use crate::error::{Error, Result};
+use crate::error::{AtNode, Error, Result};
 use crate::operator::{InGradient, OpDef, Registry};
 use std::sync::Arc;
 
@@ -261,9 +261,11 @@ fn backward_node(
         Some(of) => {
             let attrs = forward.meta().attrs.clone();
             op.in_gradient_of(of, &attrs, raw.inputs.len(), forward.inputs.len())
-                .map_err(|e| e.in_node(&raw.name))?
+                .at_node(&op.name, &raw.name)?
         }
-        None => return Err(Error::value("a variable has no gradient").in_node(&raw.name)),
+        None => {
+            return Err(Error::value("a variable has no gradient").at_node(&op.name, &raw.name));
+        }
     };
     let mut node = SymNode::new(Some(op), raw.name.clone(), attrs);
     node.set_dict(Arc::new(raw.dict.clone()));
@@ -306,9 +308,9 @@ fn operator(
     if let Some(count) = &op.key_var_num_args {
         dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());
     }
-    let attrs = parse_dict(&op, &with_arity(&op, raw, outputs, &dict));
+    let attrs = parse_dict(&op, &with_arity(&op, raw, outputs, &dict), &raw.name);
     let held = Subgraph::all(&op, bodies).map_err(|e| e.at_node(&op.name, &raw.name))?;
-    let attrs = attrs.map_err(|e| e.in_node(&raw.name))?.with_bodies(held);
+    let attrs = attrs?.with_bodies(held);
     let mut node = SymNode::new(Some(op.clone()), raw.name.clone(), Arc::new(attrs));
     node.set_dict(Arc::new(dict));
     let wanted = op.num_inputs(&node.meta().attrs);

@@ -83,7 +83,7 @@ fn graph_of(file: &SymbolFile, built: &Built) -> Result<Graph> {
                     "invalid addto [{output}, [{node}, {index}]]: expected one of the {count} \
                      outputs of the node and an output of node {node}"
                 ))
-                .in_node(&raw.name));
+                .at_node(&raw.op, &raw.name));
             }
             graph.nodes[at as usize].addto.push((*output, Entry::new(onto, *index)));
         }

@@ -60,7 +60,7 @@ fn owner(raw: &[Raw], id: usize, key: &str, hidden: &str, registry: &Registry) -
     let node = &raw[id];
     let arg = key.strip_suffix(hidden)?.strip_suffix('_')?;
     let op = registry.get(&node.op)?;
-    let attrs = parse_dict(&op, &node.dict).ok()?;
+    let attrs = parse_dict(&op, &node.dict, &node.name).ok()?;
     let at = op.inputs(&attrs).iter().position(|n| n == arg)?;
     let variable = node.inputs.get(at)?.0;
     (raw[variable].op == "null").then_some(variable)

@@ -12,7 +12,7 @@ use builder::{Builder, pack, unpack};
 use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtNode, Error, ErrorKind, Result};
 use crate::operator::{GradBuilder as _, GradEntry, GradNode, Gradient, OpDef, OpReq, Registry};
 use crate::shape::Shape;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -86,7 +86,7 @@ impl Differentiated {
             let (got, want) = (self.graph.entry_id(*gradient), self.graph.entry_id(*of));
             let got = (&self.shapes[got], self.types[got]);
             op.check_gradient(&node.attrs, *input, got, (&self.shapes[want], self.types[want]))
-                .map_err(|e| e.in_node(&node.name))?;
+                .at_node(&op.name, &node.name)?;
         }
         Ok(())
     }
@@ -243,10 +243,7 @@ fn apply_rule(
         }
         made => made,
     };
-    let made = made.map_err(|e| match e.operator() {
-        Some(_) => e,
-        None => e.at_node(&op.name, &node.name),
-    })?;
+    let made = made.at_node(&op.name, &node.name)?;
     builder.name_only_node(before);
     Ok(made)
 }

@@ -41,7 +41,7 @@ impl Symbol {
             }
             params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
         }
-        let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
+        let attrs = op.parse_at(&params, name)?;
         let bodies = Subgraph::all(op, with.bodies).map_err(|e| e.at_node(&op.name, name))?;
         let attrs = attrs.with_bodies(bodies);
         let hidden = hidden.into_iter().map(|(k, v)| (k.to_owned(), v.to_string()));

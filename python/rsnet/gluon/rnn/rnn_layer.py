@@ -19,17 +19,23 @@ class _Layer(HybridBlock):
     `states` also the states after the last step.
     """
 
+    #: The operator's parameter, which a subclass sets.
+    _mode: str
+
     def __init__(
         self,
-        mode: str,
         hidden_size: int,
-        num_layers: int,
-        layout: str,
-        dropout: float,
-        bidirectional: bool,
-        input_size: int,
-        initializers: tuple[Any, ...],
-        dtype: Any,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        dtype: Any = "float32",
+        *,
         use_sequence_length: bool = False,
         projection_size: int | None = None,
         h2r_weight_initializer: Any = None,
@@ -39,7 +45,6 @@ class _Layer(HybridBlock):
         super().__init__(**kwargs)
         if layout not in ("TNC", "NTC"):
             raise AssertionError(f"invalid layout {layout!r}: expected 'TNC' or 'NTC'")
-        self._mode = mode
         self._hidden_size = hidden_size
         self._projection_size = projection_size
         self._num_layers = num_layers
@@ -50,16 +55,15 @@ class _Layer(HybridBlock):
         self._clip = clip or {}
         self._dtype = dtype
         self._use_sequence_length = use_sequence_length
-        rows = _GATES[mode] * hidden_size
+        rows = _GATES[self._mode] * hidden_size
         out = projection_size or hidden_size
-        i2h_init, h2h_init, i2h_bias_init, h2h_bias_init = initializers
         width = input_size
         for i in range(num_layers):
             for side in ["l", "r"][: self._dir]:
-                self._get(f"{side}{i}_i2h_weight", (rows, width), i2h_init)
-                self._get(f"{side}{i}_h2h_weight", (rows, out), h2h_init)
-                self._get(f"{side}{i}_i2h_bias", (rows,), i2h_bias_init)
-                self._get(f"{side}{i}_h2h_bias", (rows,), h2h_bias_init)
+                self._get(f"{side}{i}_i2h_weight", (rows, width), i2h_weight_initializer)
+                self._get(f"{side}{i}_h2h_weight", (rows, out), h2h_weight_initializer)
+                self._get(f"{side}{i}_i2h_bias", (rows,), i2h_bias_initializer)
+                self._get(f"{side}{i}_h2h_bias", (rows,), h2h_bias_initializer)
                 if projection_size:
                     shape = (projection_size, hidden_size)
                     self._get(f"{side}{i}_h2r_weight", shape, h2r_weight_initializer)
@@ -244,21 +248,18 @@ class RNN(_Layer):
     ) -> None:
         if activation not in ("relu", "tanh"):
             raise ValueError(f"RNN: invalid activation {activation!r}: expected 'relu' or 'tanh'")
-        initializers = (
-            i2h_weight_initializer,
-            h2h_weight_initializer,
-            i2h_bias_initializer,
-            h2h_bias_initializer,
-        )
+        self._mode = f"rnn_{activation}"
         super().__init__(
-            f"rnn_{activation}",
             hidden_size,
             num_layers,
             layout,
             dropout,
             bidirectional,
             input_size,
-            initializers,
+            i2h_weight_initializer,
+            h2h_weight_initializer,
+            i2h_bias_initializer,
+            h2h_bias_initializer,
             dtype,
             **kwargs,
         )
@@ -292,6 +293,8 @@ class LSTM(_Layer):
     ((5, 3, 4), [(2, 3, 4), (2, 3, 4)])
     """
 
+    _mode = "lstm"
+
     def __init__(
         self,
         hidden_size: int,
@@ -312,26 +315,22 @@ class LSTM(_Layer):
         dtype: Any = "float32",
         **kwargs: Any,
     ) -> None:
-        initializers = (
-            i2h_weight_initializer,
-            h2h_weight_initializer,
-            i2h_bias_initializer,
-            h2h_bias_initializer,
-        )
         clip = {
             "lstm_state_clip_min": state_clip_min,
             "lstm_state_clip_max": state_clip_max,
             "lstm_state_clip_nan": state_clip_nan,
         }
         super().__init__(
-            "lstm",
             hidden_size,
             num_layers,
             layout,
             dropout,
             bidirectional,
             input_size,
-            initializers,
+            i2h_weight_initializer,
+            h2h_weight_initializer,
+            i2h_bias_initializer,
+            h2h_bias_initializer,
             dtype,
             projection_size=projection_size,
             h2r_weight_initializer=h2r_weight_initializer,
@@ -351,36 +350,4 @@ class GRU(_Layer):
     i2h_bias_initializer, h2h_bias_initializer : Initializer or str
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        num_layers: int = 1,
-        layout: str = "TNC",
-        dropout: float = 0,
-        bidirectional: bool = False,
-        input_size: int = 0,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        dtype: Any = "float32",
-        **kwargs: Any,
-    ) -> None:
-        initializers = (
-            i2h_weight_initializer,
-            h2h_weight_initializer,
-            i2h_bias_initializer,
-            h2h_bias_initializer,
-        )
-        super().__init__(
-            "gru",
-            hidden_size,
-            num_layers,
-            layout,
-            dropout,
-            bidirectional,
-            input_size,
-            initializers,
-            dtype,
-            **kwargs,
-        )
+    _mode = "gru"

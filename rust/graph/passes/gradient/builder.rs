@@ -1,9 +1,9 @@
 //! Builds backward nodes: those of gradient rules, sums of gradients and copies of mirrored nodes.
 
-use crate::error::{Error, Result};
+use crate::error::{AtNode, Error, Result};
 use crate::graph::passes::mirror::Mirror;
 use crate::graph::static_graph::{Entry, Node};
-use crate::operator::{GradBuilder, GradEntry, InGradient, Registry, Value};
+use crate::operator::{GradBuilder, GradEntry, InGradient, Registry, Value, name_in_rule};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Builder<'_> {
     ) -> Result<u32> {
         let op = self.registry.find(op)?;
         let params = op.with_count(params.to_vec(), inputs.len());
-        let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
+        let attrs = op.parse_at(&params, &name)?;
         let wanted = op.num_inputs(&attrs);
         if wanted != inputs.len() && !op.is_backward {
             return Err(Error::value(format!(
@@ -162,11 +162,10 @@ impl GradBuilder for Builder<'_> {
         let name = format!("{}{mirror}_backward", forward.name);
         let wanted = forward.inputs.len();
         let Some(of) = &forward.op else {
-            return Err(Error::internal("a variable has no gradient rule").in_node(&name));
+            return Err(Error::internal("a variable has no gradient rule"));
         };
-        let InGradient { attrs, alone } = op
-            .in_gradient_of(of, &forward.attrs, inputs.len(), wanted)
-            .map_err(|e| e.in_node(&name))?;
+        let InGradient { attrs, alone } =
+            op.in_gradient_of(of, &forward.attrs, inputs.len(), wanted).at_node(&op.name, &name)?;
         let num_outputs = if alone { op.num_outputs(&attrs) } else { wanted } as u32;
         let mut dict = forward.dict.clone();
         if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
@@ -196,11 +195,7 @@ impl GradBuilder for Builder<'_> {
         let inputs: Vec<Entry> = inputs.iter().map(|&e| self.source(unpack(e))).collect();
         let name = if name.is_empty() {
             self.unnamed += 1;
-            let forward = &self.nodes[self.current as usize].name;
-            match self.unnamed {
-                1 => format!("{forward}_backward_{op}"),
-                n => format!("{forward}_backward_{op}{n}"),
-            }
+            name_in_rule(&self.nodes[self.current as usize].name, op, self.unnamed)
         } else {
             name.to_owned()
         };
