@@ -193,18 +193,27 @@ mod tests {
     proptest! {
         #[test]
         fn libraries_from_strangers_do_no_harm(
-            segments in prop::collection::vec((0..8u8, prop::array::uniform6(field())), 0..4),
-            table in prop::collection::vec(field(), 0..6),
-            changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4),
+            mut segments in prop::collection::vec((0..4u8, prop::array::uniform6(field())), 0..4),
+            table in prop::collection::vec((0..8u64, field()), 0..6),
+            is_whole in any::<bool>(),
+            changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..3),
             cut in 0..80usize,
         ) {
+            if is_whole {
+                // A table that is loaded with the rest of the file, beside the other segments.
+                let start = 64 + 56 * (segments.len() as u64 + 2);
+                let size = 16 * table.len() as u64;
+                segments.insert(0, (DYNAMIC as u8, [start, start, 0, size, size, 0]));
+                segments.push((LOAD as u8, [0, 0, 0, start + size, start + size, 0]));
+            }
             let mut bytes = library(segments.len() as u8);
             for (i, (kind, fields)) in segments.iter().enumerate() {
+                bytes[64 + i * 56] = *kind;
                 let words = fields.iter().flat_map(|word| word.to_le_bytes());
                 bytes.splice(64 + i * 56 + 8..64 + i * 56 + 56, words);
-                bytes[64 + i * 56] = *kind;
             }
-            bytes.extend(table.iter().flat_map(|word| word.to_le_bytes()));
+            let words = table.iter().flat_map(|(tag, address)| [*tag, *address]);
+            bytes.extend(words.flat_map(u64::to_le_bytes));
             for (at, byte) in changes {
                 let n = bytes.len();
                 bytes[at % n] = byte;

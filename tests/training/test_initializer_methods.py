@@ -111,3 +111,11 @@ def test_what_no_rule_knows_is_refused():
         mx.init.Initializer()(mx.init.InitDesc("fc_weight"), mx.nd.zeros((1,)))
     with pytest.raises(TypeError, match="invalid name 3"):
         mx.init.One()(3, mx.nd.zeros((1,)))
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "{}", "[]", "[1]", '["zeros", 3]', '[["zeros"]]', "[" * 100_000]
+)
+def test_json_that_describes_no_initializer_is_refused(text):
+    with pytest.raises(ValueError, match="^invalid (initializer|arguments)"):
+        mx.init.create(text)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._class_registry import TABLES, class_named, register_aliases, register_class
 from .._warnings import warn
+from ..base import shown
 from ..ndarray import NDArray, array
 
 __all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
@@ -55,19 +56,28 @@ def create(init: Any, **kwargs: Any) -> Initializer:
     Raises
     ------
     ValueError
-        If no initializer has that name.
+        If no initializer has that name, or the text is no such JSON.
     """
     if isinstance(init, Initializer):
         return init
     if isinstance(init, str) and init.lstrip().startswith(("[", "{")):
-        init = json.loads(init)
+        try:
+            init = json.loads(init)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"invalid initializer {shown(init)}: expected the JSON of Initializer.dumps: "
+                f"{error}"
+            ) from error
     if isinstance(init, dict):
-        kwargs = {k: v for k, v in init.items() if k != "initializer"} | kwargs
-        init = init["initializer"]
-    elif isinstance(init, (list, tuple)):
-        name, *rest = init
-        kwargs = (rest[0] if rest else {}) | kwargs
-        init = name
+        init = [init.get("initializer"), {k: v for k, v in init.items() if k != "initializer"}]
+    if isinstance(init, (list, tuple)):
+        init, arguments = [*init, None, None][:2]
+        if not isinstance(arguments, dict | None):
+            raise ValueError(
+                f"invalid arguments {shown(arguments)} of initializer {shown(init)}: "
+                "expected a dict"
+            )
+        kwargs = (arguments or {}) | kwargs
     return class_named(_REGISTRY, "initializer", init)(**kwargs)
 
 

@@ -2,8 +2,7 @@
 
 A `DataIter` yields `DataBatch`es: `NDArrayIter` makes them from arrays in memory, `MNISTIter`,
 `CSVIter` and `LibSVMIter` from files, `ImageRecordIter` and its kin from record files of images;
-`ResizeIter` changes how many are an epoch, and
-`PrefetchingIter` makes them ahead of time.
+`ResizeIter` changes how many are an epoch, and `PrefetchingIter` makes them ahead of time.
 """
 
 from .._mxnet_names import module_getattr
