@@ -285,16 +285,23 @@ fn new_delete() {
     report("new_delete_variable", 1, ns);
 }
 
-fn push_wait() {
-    let engine = ThreadedEngine::with_threads(1);
-    let var = engine.new_variable();
-    let ns = time(TASKS, || {
-        for _ in 0..TASKS {
-            engine.push(Task::sync(|_| Ok(())), Push::new("task", &[], &[var])).unwrap();
-            engine.wait_to_read(var, &mut patiently()).unwrap();
-        }
-    });
-    report("push_wait", 1, ns);
+/// Waits for each of `n` tasks of `us` microseconds.
+fn push_wait(name: &str, n: usize, us: u64) {
+    for workers in [1, 2] {
+        let engine = ThreadedEngine::with_threads(workers);
+        let var = engine.new_variable();
+        let ns = time(n, || {
+            for _ in 0..n {
+                let task = Task::sync(move |_| {
+                    burn(Duration::from_micros(us));
+                    Ok(())
+                });
+                engine.push(task, Push::new("task", &[], &[var])).unwrap();
+                engine.wait_to_read(var, &mut patiently()).unwrap();
+            }
+        });
+        report(name, workers, ns);
+    }
 }
 
 /// The median time from a push to the start of its task, on a worker that has had no work for
@@ -473,7 +480,7 @@ fn main() {
             }
         }
     }
-    let rest: [(&str, &dyn Fn()); 11] = [
+    let rest: [(&str, &dyn Fn()); 12] = [
         ("random64_push2", &|| two_pushers(random)),
         ("random64_async", &|| asynchronous(random)),
         ("random64_inline", &|| {
@@ -483,7 +490,8 @@ fn main() {
         ("bulk1000", &bulk),
         ("naive", &|| naive(random)),
         ("new_delete_variable", &new_delete),
-        ("push_wait", &push_wait),
+        ("push_wait", &|| push_wait("push_wait", TASKS, 0)),
+        ("push_wait_5us", &|| push_wait("push_wait_5us", 1000, 5)),
         ("push_to_start", &pushes_to_start),
         ("kernels", &kernels),
         ("idle", &idle),

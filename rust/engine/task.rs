@@ -204,24 +204,6 @@ impl Task {
         // SAFETY: `data` holds the closure of the vtable that was taken.
         self.vtable.take().map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
     }
-
-    /// Moves the task to `to` and leaves [`Task::nothing`]. Copies word by word, as it was just
-    /// written: a wider load would stall until the narrow stores have reached the cache.
-    ///
-    /// # Safety
-    /// `to` is valid for writes, and holds nothing that needs dropping.
-    #[inline]
-    pub(in crate::engine) unsafe fn move_to(&mut self, to: *mut Task) {
-        type Word = MaybeUninit<u64>;
-        const _: () = assert!(size_of::<Task>().is_multiple_of(size_of::<Word>()));
-        let (from, to) = ((&raw mut *self).cast::<Word>(), to.cast::<Word>());
-        for i in 0..size_of::<Task>() / size_of::<Word>() {
-            // SAFETY: within both tasks; volatile only so that the words stay apart.
-            unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
-        }
-        // SAFETY: the function has been moved out.
-        unsafe { (&raw mut self.vtable).write(None) };
-    }
 }
 
 impl Drop for Task {

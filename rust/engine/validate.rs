@@ -37,7 +37,7 @@ pub fn check_overwrites(push: &Push<'_>) -> Result<()> {
 /// Returns true if every variable is named once and there are at most [`MAX_VARIABLES`].
 #[inline(always)]
 pub fn all_distinct(reads: &[Var], writes: &[Var]) -> bool {
-    // As nearly always; a loop would take longer than the rest of a naive push.
+    // As nearly always (`naive`: 18 ns a push; with loops 24).
     match (reads, writes) {
         ([], [_]) => true,
         ([a], [w]) => a != w,

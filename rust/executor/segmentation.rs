@@ -19,7 +19,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A segment with no more work than this runs on the thread that pushes it.
+/// A segment with no more work than this runs on the thread that pushes it: a pass of 24 products
+/// of 4 by 4 and a wait take 11 to 21 us, one of 25, which a worker runs, 32 to 44; a product of 32
+/// by 32 takes 3 to 5 us, one of 45 by 45 31 to 36.
 const SHORT_STEPS: usize = 24;
 const SHORT_BYTES: usize = 16 << 10;
 

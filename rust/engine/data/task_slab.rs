@@ -189,12 +189,7 @@ impl Slab {
     #[inline]
     pub fn release(&self, slot: u32, n: u32, mut ready: impl FnMut(u32)) {
         self.each_successor(slot, n, |task| {
-            let pending = &self.get(task).pending;
-            if pending.load(Ordering::Acquire) == 1 {
-                // The last edge is this one: no other thread subtracts any more.
-                pending.store(0, Ordering::Relaxed);
-                ready(task);
-            } else if pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if self.get(task).pending.fetch_sub(1, Ordering::AcqRel) == 1 {
                 ready(task);
             }
         });

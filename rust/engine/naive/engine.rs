@@ -266,10 +266,7 @@ impl NaiveEngine {
 
     #[inline(always)]
     fn advance(&self, writes: &[Var]) {
-        match writes {
-            [w] => self.table.advance(*w), // as nearly always
-            _ => writes.iter().for_each(|&w| self.table.advance(w)),
-        }
+        writes.iter().for_each(|&w| self.table.advance(w));
     }
 
     fn run(

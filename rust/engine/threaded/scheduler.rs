@@ -235,7 +235,7 @@ impl Core {
         builder.set_sequence(state.pushed);
         // SAFETY: the task is not ready before `Slab::opened`, so its body is exclusive.
         let flags = unsafe {
-            task.move_to((&raw mut (*body).task).cast());
+            (*body).task.write(std::mem::replace(task, Task::nothing()));
             (*body).head.flags
         };
         opened(this);
