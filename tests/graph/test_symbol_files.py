@@ -416,7 +416,6 @@ def test_all_unknown_operators_of_a_list_are_named_at_once():
     assert text.count("allow_unknown=True") == 1
 
 
-@pytest.mark.xfail(reason="the core names those of a body alone", strict=True)
 def test_unknown_operators_of_loops_are_named_with_the_others():
     x = mx.sym.Variable("x")
     looped = mx.sym.contrib.foreach(lambda row, s: (mx.sym.relu(row), s), x, [])[0]

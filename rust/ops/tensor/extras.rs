@@ -69,6 +69,8 @@ fn text(what: &str, notes: &str, example: &str) -> String {
 
 const DATA: [(&str, &str); 1] = [("data", "The input array.")];
 
+const GRAD_AND_DATA: [(&str, &str); 2] = [("out_grad", "Gradient of the output."), DATA[0]];
+
 /// `out = f(x)`, calculated in f64.
 fn map(call: &Call<'_>, f: impl Fn(f64) -> f64 + Sync) -> Result<()> {
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
@@ -117,7 +119,7 @@ fn hard_sigmoid() -> [OpDef; 2] {
             })
         }));
     let backward = elementwise(OpDef::new::<HardSigmoidParam>("_backward_hard_sigmoid"))
-        .inputs_are(&[("out_grad", "Gradient of the output."), DATA[0]])
+        .inputs_are(&GRAD_AND_DATA)
         .kernel(kernel(move |call| {
             let (a, b) = hard(call.attrs.get());
             map_backward(call, |x| if a * x + b > 0.0 && a * x + b < 1.0 { a } else { 0.0 })
@@ -140,12 +142,12 @@ fn quadratic() -> [OpDef; 2] {
             let (a, b, c) = quad(call.attrs.get());
             map(call, |x| (a * x + b) * x + c)
         }));
-    let backward = elementwise(OpDef::new::<QuadraticParam>("_backward_contrib_quadratic")).kernel(
-        kernel(move |call| {
+    let backward = elementwise(OpDef::new::<QuadraticParam>("_backward_contrib_quadratic"))
+        .inputs_are(&GRAD_AND_DATA)
+        .kernel(kernel(move |call| {
             let (a, b, _) = quad(call.attrs.get());
             map_backward(call, |x| 2.0 * a * x + b)
-        }),
-    );
+        }));
     [forward, backward]
 }
 
