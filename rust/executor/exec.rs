@@ -460,6 +460,7 @@ fn check_next(state: &InstanceState, step: usize, all: usize) -> Result<()> {
     if step == next {
         return Ok(());
     }
-    let expected = format!("{next}, the next one, or 0, the first");
-    Err(Error::invalid("step", step, expected))
+    Err(Error::value(format!(
+        "partial_forward: invalid step '{step}': expected {next}, the next one, or 0, the first"
+    )))
 }

@@ -444,21 +444,26 @@ mod tests {
         assert!(!both.holds(&facts));
         assert_eq!(both.explain(&facts), "(ndim(x) == 2 [true] & dtype(x) in {float64} [false])");
         assert!(Match::Not(Box::new(f64s)).holds(&facts));
-        assert!(Compare::Lt.holds_for(&Value::Float(0.5), "1"));
+        let holds =
+            |how: Compare, value: &Value, text| how.holds_for(&FieldType::Double, value, text);
+        assert!(holds(Compare::Lt, &Value::Float(0.5), "1"));
         let (big, half) = (Value::UInt(u64::MAX - 1), "9223372036854775808");
-        assert!(Compare::Ge.holds_for(&big, half) && !Compare::Lt.holds_for(&big, half));
-        assert!(Compare::Lt.holds_for(&Value::Int(9), half));
-        assert!(Compare::Gt.holds_for(&Value::UInt(10_u64.pow(19)), half));
-        assert!(Compare::Eq.holds_for(&Value::from("NCHW"), "NCHW"));
+        assert!(holds(Compare::Ge, &big, half) && !holds(Compare::Lt, &big, half));
+        assert!(holds(Compare::Lt, &Value::Int(9), half));
+        assert!(holds(Compare::Gt, &Value::UInt(10_u64.pow(19)), half));
+        assert!(holds(Compare::Eq, &Value::from("NCHW"), "NCHW"));
         let great = Value::Int((1 << 53) + 1);
-        assert!(Compare::Eq.holds_for(&great, "9007199254740993"));
-        assert!(!Compare::Eq.holds_for(&great, "9007199254740992"));
-        assert!(Compare::Gt.holds_for(&great, "9007199254740992.0"));
-        assert!(Compare::Lt.holds_for(&Value::Int(i64::MAX), "9223372036854775808"));
-        assert!(Compare::Ne.holds_for(&Value::Int(1), "nan"));
+        assert!(holds(Compare::Eq, &great, "9007199254740993"));
+        assert!(!holds(Compare::Eq, &great, "9007199254740992"));
+        assert!(holds(Compare::Gt, &great, "9007199254740992.0"));
+        assert!(holds(Compare::Lt, &Value::Int(i64::MAX), "9223372036854775808"));
+        assert!(holds(Compare::Ne, &Value::Int(1), "nan"));
         let names = Value::List(vec!["a, b".into(), "c".into()]);
-        assert!(Compare::Eq.holds_for(&names, "['a, b', \"c\"]"));
-        assert!(Compare::Ne.holds_for(&names, "('a', 'b', 'c')"));
-        assert!(Compare::Eq.holds_for(&Value::from(&[1i64, 2][..]), "(1.0, 2)"));
+        assert!(holds(Compare::Eq, &names, "['a, b', \"c\"]"));
+        assert!(holds(Compare::Ne, &names, "('a', 'b', 'c')"));
+        assert!(holds(Compare::Eq, &Value::from(&[1i64, 2][..]), "(1.0, 2)"));
+        let tenth = Value::Float(0.1);
+        assert!(Compare::Eq.holds_for(&FieldType::Float, &tenth, "0.100000001"));
+        assert!(!holds(Compare::Eq, &tenth, "0.100000001"));
     }
 }

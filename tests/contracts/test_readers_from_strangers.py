@@ -240,7 +240,7 @@ LINK = {"type": tarfile.SYMTYPE, "linkname": "test_batch.bin"}
         ("list", b"inf\t1\tx.jpg\n", "x.lst:1: expected id, labels and path"),
         ("index", b"0\t" + b"9" * 25, "x.idx:1: expected a key and an offset"),
         ("MNIST", struct.pack(">HBB", 0, 8, 0) + b"\0", r"images of shape \(\)"),
-        ("archive", b"no archive", "invalid archive '.*': not a gzip file"),
+        ("archive", b"no archive", "invalid archive '.*': expected a whole one: not a gzip file"),
         ("archive", archive(("test_batch.bin", LINK)), "expected a file 'test_batch.bin' in it"),
         ("array", b"PK\5\6" + bytes(18), "invalid file '.*x.npy': expected an array of NumPy's"),
         ("array", npy_file(np.array(["a"])), "expected an array of NumPy's: .*dtype"),
@@ -249,7 +249,7 @@ LINK = {"type": tarfile.SYMTYPE, "linkname": "test_batch.bin"}
         ("embedding", b"a \xff", "x.txt: expected text in utf8"),
         ("text", b"a \xff", "cannot read '.*wiki.test.tokens'"),
         ("structure", b"[]", r"net-model.json': expected the JSON that .* holds \[\]"),
-        ("structure", b'{"net": 1}', "1 does not describe a block"),
+        ("structure", b'{"net": 1}', "invalid block 1: expected a dict"),
         ("structure", b"[" * 100_000, "net-model.json': expected the JSON"),
     ],
 )
@@ -263,13 +263,13 @@ def test_what_is_damaged_is_named(tmp_path, reader, damaged, says):
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("symbol", 3, "3 is not the JSON of a symbol"),
+        ("symbol", 3, "invalid symbol 3: expected its JSON"),
         ("symbol", "[{", "net-model.json'.*: expected JSON"),
-        ("inputs", None, "None are not the inputs"),
-        ("inputs", [], "does not nest 0 arrays"),
-        ("out_format", 10**12, "1000000000000 does not nest 1 arrays"),
-        ("out_format", {"a": 0}, "does not say how arrays are nested"),
-        ("children", [], "does not describe a block"),
+        ("inputs", None, "invalid inputs None: expected a list"),
+        ("inputs", [], "expected one of 0 arrays"),
+        ("out_format", 10**12, "invalid format 1000000000000: expected one of 1 arrays"),
+        ("out_format", {"a": 0}, "expected nested lists of counts"),
+        ("children", [], "expected a dict with children"),
     ],
 )
 def test_a_graph_that_is_damaged_is_refused_before_the_network_changes(tmp_path, key, value, says):

@@ -20,8 +20,9 @@ def loader(batch=10):
 
 
 def made(rate=0.5, context=None, **more):
-    net = gluon.nn.HybridSequential()
-    net.add(gluon.nn.Dense(8, activation="relu"), gluon.nn.Dense(2))
+    net = gluon.nn.HybridSequential(prefix="net_")
+    with net.name_scope():  # names, and so the order of states, are the same for every network
+        net.add(gluon.nn.Dense(8, activation="relu"), gluon.nn.Dense(2))
     net.initialize(mx.init.Xavier(), ctx=context)
     net.hybridize()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": rate, "momentum": 0.9})

@@ -67,7 +67,7 @@ def load_model(block: Block, prefix: str) -> None:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
         if not isinstance(document, dict) or len(document) != 1:
-            raise ValueError(f"it holds {shown(document)}")
+            raise ValueError(f"invalid document {shown(document)}: expected one block")
         (root,) = (_parsed(described) for described in document.values())
     except (ValueError, MXNetError, RecursionError) as error:
         raise ValueError(
@@ -99,7 +99,7 @@ def _parsed(described: Any) -> _Described:
     """
     names = described.get("children") if isinstance(described, dict) else None
     if not isinstance(names, dict):
-        raise ValueError(f"{shown(described)} does not describe a block")
+        raise ValueError(f"invalid block {shown(described)}: expected a dict with children")
     inner = [_parsed(value) for key, value in described.items() if key not in _OWN_KEYS]
     graph = _graph(described) if described.get("hybridized") else None
     return _Described(list(names.values()), inner, graph)
@@ -108,20 +108,20 @@ def _parsed(described: Any) -> _Described:
 def _graph(described: dict[str, Any]) -> tuple[list[sym.Symbol], sym.Symbol, Any, Any]:
     texts = described.get("inputs")
     if not isinstance(texts, list):
-        raise ValueError(f"{shown(texts)} are not the inputs of a graph")
+        raise ValueError(f"invalid inputs {shown(texts)}: expected a list of symbols")
     inputs = [_symbol(text) for text in texts]
     symbol = _symbol(described.get("symbol"))
     formats = described.get("in_format"), described.get("out_format")
     for found, count in zip(formats, (len(inputs), len(symbol.list_outputs())), strict=True):
         if _arrays(found) != count:
-            raise ValueError(f"{shown(found)} does not nest {count} arrays")
+            raise ValueError(f"invalid format {shown(found)}: expected one of {count} arrays")
     return inputs, symbol, *formats
 
 
 def _symbol(text: Any) -> sym.Symbol:
     symbol = sym.load_json(text) if isinstance(text, str) else None
     if not isinstance(symbol, sym.Symbol):
-        raise ValueError(f"{shown(text)} is not the JSON of a symbol")
+        raise ValueError(f"invalid symbol {shown(text)}: expected its JSON")
     return symbol
 
 
@@ -130,7 +130,7 @@ def _arrays(structure: Any) -> int:
     if isinstance(structure, list):
         return sum(map(_arrays, structure))
     if not isinstance(structure, int) or structure < -1:
-        raise ValueError(f"{shown(structure)} does not say how arrays are nested")
+        raise ValueError(f"invalid format {shown(structure)}: expected nested lists of counts")
     return {0: 1, -1: 0}.get(structure, structure)
 
 

@@ -188,7 +188,9 @@ class CIFAR10(_LocalDataset):
         try:
             found = _unpacked(path, name)
         except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
-            raise ValueError(f"{type(self).__name__}: invalid archive '{path}': {error}") from error
+            raise ValueError(
+                f"{type(self).__name__}: invalid archive '{path}': expected a whole one: {error}"
+            ) from error
         if found is None:
             raise ValueError(
                 f"{type(self).__name__}: invalid archive '{path}': expected a file '{name}' in it"
