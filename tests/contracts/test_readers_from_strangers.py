@@ -248,7 +248,7 @@ LINK = {"type": tarfile.SYMTYPE, "linkname": "test_batch.bin"}
         ("array", npy_file(PICTURE).replace(b"(4,", b"(9,"), "expected an array of NumPy's"),
         ("embedding", b"a \xff", "x.txt: expected text in utf8"),
         ("text", b"a \xff", "cannot read '.*wiki.test.tokens'"),
-        ("structure", b"[]", r"net-model.json': expected the JSON that .* holds \[\]"),
+        ("structure", b"[]", r"net-model.json': expected the JSON that .*invalid document \[\]"),
         ("structure", b'{"net": 1}', "invalid block 1: expected a dict"),
         ("structure", b"[" * 100_000, "net-model.json': expected the JSON"),
     ],
