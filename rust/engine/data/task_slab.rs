@@ -17,7 +17,7 @@ pub struct Slab {
 
 impl Slab {
     pub fn new() -> Self {
-        let slots = VirtualArray::<Slot>::of_huge_pages(CHUNKS * CHUNK);
+        let slots = VirtualArray::<Slot>::new(CHUNKS * CHUNK);
         // SAFETY: within the capacity, and not shared yet.
         unsafe {
             slots.get(0).write(Slot::of_generation(1));

@@ -3,7 +3,6 @@
 //! An element is found by one addition, its address never changes, and growing copies nothing. The
 //! engine stores its tasks and the versions of its variables in such arrays.
 
-use crate::huge_pages;
 use std::alloc::Layout;
 
 /// Zeroed memory for up to `capacity` values of `T`. The owner initialises and drops the values.
@@ -37,16 +36,6 @@ impl<T> VirtualArray<T> {
             }
             capacity /= 2;
         }
-    }
-
-    /// As [`VirtualArray::new`], for values that are accessed in random order: asks for huge pages,
-    /// which avoid TLB misses. Memory is then committed by 2 MiB.
-    pub fn of_huge_pages(most: usize) -> Self {
-        let reserved = Self::new(most);
-        let bytes = size_of::<T>() * reserved.capacity();
-        // SAFETY: the range is the mapping just made.
-        unsafe { huge_pages::advise(reserved.base.cast(), bytes) };
-        reserved
     }
 
     pub fn capacity(&self) -> usize {
