@@ -5,6 +5,7 @@ import threading
 import weakref
 
 import pytest
+from memory import settled_bytes
 
 import rsnet as mx
 from rsnet import engine, nd, op
@@ -18,7 +19,7 @@ def used():
     for _ in range(2):
         nd.waitall()
         gc.collect()
-    return mx._core.memory_usage()[0]
+    return settled_bytes()
 
 
 class Keeping(mx.Operator):

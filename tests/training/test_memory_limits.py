@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from memory import settled_bytes
 
 import rsnet as mx
 
@@ -59,13 +60,11 @@ def test_hybridized_blocks_train_within_a_limit():
     grown, grads = [], []
     for limit in (None, 800_000, "800kB"):
         net = deep_block(limit)
-        mx.nd.waitall()
-        before = mx._core.memory_usage()[0]
+        before = settled_bytes()
         with mx.autograd.record():
             y = net(x)
         y.backward()
-        mx.nd.waitall()
-        grown.append(mx._core.memory_usage()[0] - before - y.size * 4)
+        grown.append(settled_bytes() - before - y.size * 4)
         grads.append(net[0].weight.grad().asnumpy())
     # Sixteen activations of 65,536 bytes are kept without a limit.
     assert grown[0] > 16 * 65536 and max(grown[1:]) <= 800_000 + 3 * 65536
