@@ -208,13 +208,14 @@ impl Compare {
 
     /// Does `value`, of type `ty`, compare so to `text`? Both in the precision of the type.
     fn holds_for(self, ty: &FieldType, value: &Value, text: &str) -> bool {
-        let order = match ty.in_its_precision(value) {
-            number @ (Value::Int(_) | Value::UInt(_) | Value::Float(_)) => {
-                Value::number(text).map(|n| number.order(&ty.in_its_precision(&n)))
+        let own = ty.in_its_precision(value);
+        let order = match &*own {
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+                Value::number(text).map(|n| own.order(&ty.in_its_precision(&n)))
             }
-            list @ Value::List(_) => parse_list(text).map(|items| {
-                let other = ty.in_its_precision(&Value::List(items));
-                list.equals(&other).then_some(Ordering::Equal)
+            Value::List(_) => parse_list(text).map(|items| {
+                let other = Value::List(items);
+                own.equals(&ty.in_its_precision(&other)).then_some(Ordering::Equal)
             }),
             _ => None,
         };

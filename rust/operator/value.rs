@@ -8,6 +8,7 @@
 use super::literal::{parse_list, quote};
 use crate::dtype::DType;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -253,17 +254,18 @@ impl FieldType {
     }
 
     /// A value of this type as kernels in C read it: a `float` in single precision.
-    pub fn in_its_precision(&self, value: &Value) -> Value {
+    pub fn in_its_precision<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
         match (self, value) {
             (FieldType::Optional(inner), v) => inner.in_its_precision(v),
             (FieldType::Float | FieldType::FloatTuple, Value::List(items)) => {
-                Value::List(items.iter().map(|v| self.in_its_precision(v)).collect())
+                let rounded = items.iter().map(|v| self.in_its_precision(v).into_owned());
+                Cow::Owned(Value::List(rounded.collect()))
             }
             (FieldType::Float | FieldType::FloatTuple, v) => match float(v) {
-                Some(Value::Float(x)) => Value::Float(f64::from(x as f32)),
-                _ => v.clone(),
+                Some(Value::Float(x)) => Cow::Owned(Value::Float(f64::from(x as f32))),
+                _ => Cow::Borrowed(v),
             },
-            _ => value.clone(),
+            _ => Cow::Borrowed(value),
         }
     }
 

@@ -27,18 +27,17 @@ def pytest_collection_modifyitems(config, items):
     """
     every = int(os.environ.get("RSNET_EVERY_CASE", "1"))
     cases = collections.Counter()
-    left_out = []
+    kept, left_out = [], []
     for item in items:
+        place = kept
         if "tests/cuda" in str(item.path):
             item.add_marker(pytest.mark.process)
             name = item.nodeid.partition("[")[0]
-            if cases[name] % every:
-                left_out.append(item)
+            place = left_out if cases[name] % every else kept
             cases[name] += 1
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        left_out = set(left_out)
-        items[:] = [item for item in items if item not in left_out]
+        place.append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 class Emulated:

@@ -16,10 +16,9 @@ ROUNDS = 4
 
 def used():
     """Bytes in use in the host pool, after everything that is pending or unreachable is gone."""
-    for _ in range(2):
-        nd.waitall()
-        gc.collect()
-    return settled_bytes()
+    nd.waitall()
+    gc.collect()
+    return settled_bytes()  # waits and collects again, for what was pending meanwhile
 
 
 class Keeping(mx.Operator):

@@ -70,7 +70,7 @@ def epochs_of_fit(
         check_batches("eval_data", eval_data, "reset")
     if monitor is not None and not hasattr(monitor, "install"):
         raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
-    check_options(sparse_row_id_fn)
+    refuse_sparse(sparse_row_id_fn)
     return range(begin, end)
 
 
@@ -173,10 +173,14 @@ def refuse_input_gradients(for_training: bool, inputs_need_grad: bool) -> None:
         )
 
 
-def check_options(sparse_row_id_fn: Any, num_batch: Any = None) -> None:
-    """Raises where a function for sparse rows is given, or what is no number of batches."""
+def check_num_batch(num_batch: Any) -> None:
+    """Raises where it is neither a number of batches nor None, which means all."""
     if num_batch is not None:
         check_number("num_batch", num_batch)
+
+
+def refuse_sparse(sparse_row_id_fn: Any) -> None:
+    """Raises where a function for sparse rows is given."""
     if sparse_row_id_fn is not None:
         raise NotImplementedError("sparse_row_id_fn: sparse parameters are not supported")
 

@@ -15,7 +15,15 @@ from ..base import shown
 from ..callback import BatchEndParam
 from ..io import DataBatch, DataIter
 from ..ndarray import NDArray
-from .arguments import Callbacks, call_all, check_batches, check_options, epochs_of_fit, next_batch
+from .arguments import (
+    Callbacks,
+    call_all,
+    check_batches,
+    check_num_batch,
+    epochs_of_fit,
+    next_batch,
+    refuse_sparse,
+)
 from .interface import DEFAULT_INITIALIZER, ModuleInterface
 from .progress import Progress
 
@@ -74,7 +82,8 @@ class BaseModule(ModuleInterface):
             Name and value of each metric.
         """
         self._require("score", "binded", "params_initialized")
-        check_options(sparse_row_id_fn, num_batch)
+        check_num_batch(num_batch)
+        refuse_sparse(sparse_row_id_fn)
         check_batches("eval_data", eval_data, "reset")
         if reset:
             eval_data.reset()
@@ -104,7 +113,8 @@ class BaseModule(ModuleInterface):
     ) -> Iterator[tuple[list[NDArray], int, DataBatch]]:
         """Yields the outputs of each batch without its padding, its number, and the batch."""
         self._require("iter_predict", "binded", "params_initialized")
-        check_options(sparse_row_id_fn, num_batch)
+        check_num_batch(num_batch)
+        refuse_sparse(sparse_row_id_fn)
         if reset:
             eval_data.reset()
         for nbatch, batch in enumerate(eval_data):

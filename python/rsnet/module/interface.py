@@ -8,7 +8,7 @@ from typing import Any
 from ..initializer import Uniform
 from ..io import DataBatch
 from ..ndarray import NDArray
-from .arguments import check_options
+from .arguments import refuse_sparse
 from .properties import kept
 
 __all__ = ["DEFAULT_INITIALIZER", "ModuleInterface"]
@@ -100,7 +100,7 @@ class ModuleInterface:
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
         """Gets ready for a batch that is about to be run."""
-        check_options(sparse_row_id_fn)
+        refuse_sparse(sparse_row_id_fn)
 
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
         """Computes the outputs."""

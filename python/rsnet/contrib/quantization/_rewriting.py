@@ -119,7 +119,6 @@ class Rewriting:
     def whole(self, entry: Entry) -> list[Entry]:
         """An entry as integers, with the two ends of their range."""
         if entry not in self.integer:
-            name = _entry_name(self.old, entry)
             attrs: dict[str, Any] = {"out_type": self.dtype}
             known = self.ranges.get(entry)
             if known is not None:
@@ -130,10 +129,10 @@ class Rewriting:
                 attrs["out_type"] = "int8"
                 layer = self.old[entry[0]]["name"]
                 at = self.add("_contrib_requantize", f"{layer}_requantize", self.sums[entry], attrs)
-                self.integer[entry] = [(at, index) for index in range(3)]
-                return self.integer[entry]
-            at = self.add("_contrib_quantize_v2", f"{name}_quantize", [self.number(entry)], attrs)
-            self.integer[entry] = [(at, index) for index in range(3)]
+            else:
+                name, real = _entry_name(self.old, entry), self.number(entry)
+                at = self.add("_contrib_quantize_v2", f"{name}_quantize", [real], attrs)
+            self.integer[entry] = _with_range(at)
         return self.integer[entry]
 
     def constant(self, entry: Entry) -> list[Entry]:
@@ -147,7 +146,7 @@ class Rewriting:
                 [self.number(entry)],
                 {"out_type": "int8"},
             )
-            return [(at, index) for index in range(3)]
+            return _with_range(at)
         if entry[0] not in self.constants:
             value = self.params[name].as_in_context(cpu()).astype("float32")
             found = nd.contrib.quantize_v2(value, out_type="int8")
@@ -162,7 +161,7 @@ class Rewriting:
         operands = [group[0] for group in groups]
         operands += [end for group in groups for end in group[1:]]
         made = self.add(_LAYERS[node["op"]], f"quantized_{name}", operands, attrs)
-        self.sums[at, 0] = [(made, index) for index in range(3)]
+        self.sums[at, 0] = _with_range(made)
 
     def _keeps(self, node: dict[str, Any], inputs: list[Entry]) -> bool:
         fits = _KEEPERS[node["op"]][1]
@@ -173,7 +172,12 @@ class Rewriting:
     def _keep(self, at: int, node: dict[str, Any], inputs: list[Entry]) -> None:
         op, attrs = _KEEPERS[node["op"]][0], node.get("attrs", {})
         made = self.add(op, f"quantized_{node['name']}", self.whole(inputs[0]), attrs)
-        self.integer[at, 0] = [(made, index) for index in range(3)]
+        self.integer[at, 0] = _with_range(made)
+
+
+def _with_range(at: int) -> list[Entry]:
+    """The outputs of a node that computes integers: these, and the two ends of their range."""
+    return [(at, index) for index in range(3)]
 
 
 def _is_layer(node: dict[str, Any]) -> bool:
