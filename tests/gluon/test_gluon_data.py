@@ -432,6 +432,13 @@ def test_transforms_keep_dtypes(make, shape):
 
 
 @needs_image
+def test_crops_of_small_images_are_those_of_the_functions():
+    T = vision.transforms
+    picture = nd.array(np.random.RandomState(0).randint(0, 255, (20, 30, 3)), dtype="uint8")
+    want = mx.image.center_crop(picture, (40, 10), 1)[0]
+    np.testing.assert_array_equal(T.CenterCrop((40, 10))(picture).asnumpy(), want.asnumpy())
+
+
 def test_crops_are_where_they_should_be():
     T = vision.transforms
     np.testing.assert_array_equal(T.CenterCrop(2)(picture()).asnumpy(), PICTURE[3:5, 2:4])

@@ -162,6 +162,27 @@ def test_ctc_adds_up_paths(hybrid):
     assert found.asscalar() == pytest.approx(-2 * np.log(paths), rel=1e-5)
 
 
+def test_a_label_of_ctc_may_name_the_blank():
+    labels, lengths = nd.array([[2, 1, 2, 2], [3, 2, 2, 2]]), nd.array([2, 3])
+    even = losses.CTCLoss()(nd.ones((2, 20, 4)), labels, None, lengths)
+    np.testing.assert_allclose(even.asnumpy(), [18.828207, 16.505817], rtol=1e-5)  # MXNet 1.9.1's
+
+    def loss(values):
+        x = nd.array(values, dtype="float64")
+        x.attach_grad()
+        with autograd.record():
+            found = losses.CTCLoss()(x, labels, None, lengths)
+        found.backward()
+        return found.asnumpy().sum(), x.grad.asnumpy()
+
+    scores, step = np.random.RandomState(0).uniform(-1, 1, (2, 4, 4)), 1e-6
+    for i, got in enumerate(loss(scores)[1].ravel()):
+        ends = [scores.copy(), scores.copy()]
+        ends[0].flat[i] += step
+        ends[1].flat[i] -= step
+        assert got == pytest.approx((loss(ends[0])[0] - loss(ends[1])[0]) / (2 * step), abs=1e-6)
+
+
 def test_wrong_losses_are_refused():
     with pytest.raises(AssertionError, match="invalid layout 'NCT': expected 'NTC' or 'TNC'"):
         losses.CTCLoss(layout="NCT")

@@ -144,6 +144,9 @@ def test_classes_of_every_position_need_a_label_each():
     with pytest.raises(mx.MXNetError, match="label"):
         nd.SoftmaxOutput(nd.zeros((2, 3, 3)), nd.zeros((2,)), preserve_shape=True)
     assert nd.SoftmaxOutput(nd.zeros((2, 3, 3)), nd.zeros((2,))).shape == (2, 3, 3)
+    net = mx.sym.SoftmaxOutput(mx.sym.Variable("data"), name="s", multi_output=True)
+    assert net.infer_shape(data=(5, 3))[0] == [(5, 3), (5, 1)]
+    assert net.infer_shape(data=(5, 3), s_label=(5,))[0] == [(5, 3), (5,)]
 
 
 def test_suppressed_boxes_stay_suppressed():

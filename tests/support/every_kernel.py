@@ -259,6 +259,9 @@ def without_gradients(ctx):
             nd.softmax(nd.array(of(2, 4, 16), ctx=ctx), axis=1), x.reshape((2, 64)), corners
         ),
         nd.random.shuffle(x),
+        *nd.contrib.quantize_v2(x),
+        *nd.contrib.requantize(whole, -nd.ones((1,), ctx=ctx), nd.ones((1,), ctx=ctx)),
+        nd.contrib.dequantize(whole, -nd.ones((1,), ctx=ctx), nd.ones((1,), ctx=ctx)),
         nd.argsort(x),
         *nd.topk(x, k=4, ret_typ="both"),
         nd.topk(x, k=4, ret_typ="mask"),

@@ -36,11 +36,21 @@ def silent_root(monkeypatch):
 def test_a_terminal_gets_one_line_that_is_redrawn_and_the_results(monkeypatch):
     text = trained(monkeypatch, Terminal())
     drawn = text.split("\r")
-    first = r"Epoch 1/2  25 %  [\d,.]+ samples/s  accuracy=\S+  \d:\d\d left"
+    first = r"Epoch 1/2  25 %  [\d,.]+ samples/s  \d:\d\d left  accuracy=\S+"
     assert any(re.match(first, line) for line in drawn)
     results = [line for line in drawn if line.endswith("\n") or "\n" in line]
     assert len(results) == 2
     assert re.match(r"Epoch 1/2  [\d,.]+ samples/s  accuracy=\S+  0:\d\d\n", results[0])
+
+
+def test_what_does_not_fit_on_the_line_is_left_out_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "64")
+    text = trained(monkeypatch, Terminal(), eval_metric=["acc", "ce"])
+    drawn = [line.rstrip() for line in text.split("\r") if "left" in line]
+    assert drawn
+    for line in drawn:
+        assert len(line) < 64 and "cross" not in line
+        assert re.search(r"\d:\d\d left  accuracy=[\d.]+$", line)
 
 
 def test_other_streams_get_one_line_an_epoch_with_validation(monkeypatch):

@@ -102,6 +102,17 @@ def test_fused_cells_are_the_cells_that_unfuse_gives(mode, layers, both, layout)
     np.testing.assert_array_equal(back["f_parameters"].asnumpy(), arrays["f_parameters"])
 
 
+def test_pieces_of_fused_parameters_come_from_the_initializer_that_their_name_selects():
+    cell = mx.rnn.FusedRNNCell(8, num_layers=1, mode="gru", prefix="p_")
+    outputs, _ = cell.unroll(3, mx.sym.Variable("data"), layout="TNC", merge_outputs=True)
+    module = mx.mod.Module(outputs, label_names=None)
+    module.bind([("data", (3, 2, 4))], for_training=False)
+    rules = mx.init.Mixed([".*parameters", ".*"], [mx.init.Constant(0.5), mx.init.Constant(7)])
+    module.init_params(rules)
+    weights = cell.unpack_weights(module.get_params()[0])
+    assert (weights["p_l0_i2h_r_weight"].asnumpy() == 0.5).all()
+
+
 @LAYOUT
 def test_the_last_states_of_a_fused_cell():
     fused = rnn.FusedRNNCell(H, 2, "lstm", bidirectional=True, get_next_state=True)

@@ -255,6 +255,11 @@ def test_accuracy_and_top_k():
     top = mx.metric.TopKAccuracy(top_k=2)
     top.update([label], [pred])
     assert top.get() == ("top_k_accuracy_2", 0.75)
+    ties, narrow = mx.metric.TopKAccuracy(2), mx.metric.TopKAccuracy(5)
+    ties.update([mx.nd.array([0, 2])], [mx.nd.array([[0.3, 0.4, 0.3]] * 2)])
+    assert ties.get()[1] == 0.5  # either of the two, not both
+    narrow.update([label], [pred])
+    assert narrow.get()[1] == 1.0
 
 
 def test_metric_local_and_global():

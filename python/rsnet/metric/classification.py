@@ -89,7 +89,9 @@ class TopKAccuracy(PairMetric):
                 f"TopKAccuracy: invalid shape of predictions {pred.shape}: expected (N, C)"
             )
         check_label_shapes(label, pred)
-        best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
+        # Which of equal scores count is up to NumPy, as in MXNet.
+        k = min(self.top_k, pred.shape[1])
+        best = numpy.argpartition(pred.astype("float32"), -k)[:, pred.shape[1] - k :]
         self._add(int((best == label[:, None]).sum()), label.size)
 
 

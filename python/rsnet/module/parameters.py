@@ -70,7 +70,7 @@ class Parameters:
         for own, given in ((self.arg, arg_params), (self.aux, aux_params)):
             surplus = [] if given is None else [name for name in given if name not in own]
             for name, array in sorted(own.items()):
-                desc = InitDesc(name, attrs.get(name), global_init=initializer)
+                desc = InitDesc(name, attrs.get(name))
                 value = None if given is None else given.get(name)
                 if given is not None and value is None:
                     _accept_missing(name, surplus, allow_missing)

@@ -72,11 +72,11 @@ class Progress:
             parts = [self._head(epoch)]
             if self._total:
                 parts.append(f"{min(100 * self.epoch_batches // self._total, 100)} %")
-            parts += [self._rate(now), *_values(metric.get_name_value())]
+            parts.append(self._rate(now))
             left = self._seconds_left(epoch, now)
             if left is not None:
                 parts.append(f"{_clock(left)} left")
-            self._draw("  ".join(parts))
+            self._draw([*parts, *_values(metric.get_name_value())])
 
     def epoch_done(self, epoch: int, values: Any, scores: Any) -> None:
         """Shows the results of an epoch."""
@@ -97,10 +97,15 @@ class Progress:
             self._stream.flush()
             self._line = ""
 
-    def _draw(self, line: str) -> None:
+    def _draw(self, parts: list[str]) -> None:
+        """Draws as many of the parts as fit, none in half, on one line."""
         assert self._stream is not None
-        width = shutil.get_terminal_size().columns - 1
-        line = line[:width]
+        width, line = shutil.get_terminal_size().columns - 1, ""
+        for part in parts:
+            longer = f"{line}  {part}" if line else part[:width]
+            if len(longer) > width:
+                break
+            line = longer
         self._stream.write("\r" + line.ljust(len(self._line)))
         self._stream.flush()
         self._line = line

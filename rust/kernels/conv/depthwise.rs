@@ -90,8 +90,7 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
                 // SAFETY: as in `forward`, the other way round.
                 unsafe {
                     let dx = dx.at(i * conv.in_size());
-                    let dx = std::slice::from_raw_parts_mut(dx, conv.in_size());
-                    dx.fill(T::zero());
+                    dx.write_bytes(0, conv.in_size());
                     for (f, grads) in grads.chunks_exact_mut(stretch).enumerate() {
                         let dy = dy.at((i * conv.out_c + f) * conv.out_size());
                         grid.collect(conv, dy, &mut grads[reach..]);
@@ -104,7 +103,7 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
                             taps.extend(own.iter().map(|&(t, shift)| (first - shift, *w.add(t))));
                         }
                         correlate(grads.as_ptr(), &taps, T::zero(), sums.as_mut_ptr(), room);
-                        grid.gather(conv, phase, sums, dx);
+                        grid.gather(conv, (phase, &grid.whole()), sums.as_ptr(), dx);
                     }
                 }
             }

@@ -7,6 +7,7 @@
 //! however short the rows are. The few results between the rows of the output are discarded.
 
 use super::Conv;
+use super::blocks::Block;
 use super::pack::inside;
 use crate::kernels::real::Real;
 use std::ops::Range;
@@ -107,10 +108,26 @@ impl Grid {
         }
     }
 
-    /// Calls `f(row of cells, first element of the image's row if there is one)` for every row of a
+    /// Rows of cells.
+    pub fn rows(&self) -> usize {
+        self.cells[0] * self.cells[1]
+    }
+
+    /// All cells of a phase.
+    pub fn whole(&self) -> Block {
+        Block { rows: 0..self.rows(), columns: 0..self.cells[2] }
+    }
+
+    /// Calls `f(row of cells, first element of the image's row if there is one)` for some rows of a
     /// phase.
     #[inline(always)]
-    fn for_rows(&self, conv: &Conv, phase: usize, mut f: impl FnMut(usize, Option<usize>)) {
+    fn for_rows(
+        &self,
+        conv: &Conv,
+        phase: usize,
+        rows: Range<usize>,
+        mut f: impl FnMut(usize, Option<usize>),
+    ) {
         let [_, in_h, in_w] = conv.input;
         let lines = phase / self.phases[2];
         let phases = [lines / self.phases[1], lines % self.phases[1]];
@@ -118,19 +135,22 @@ impl Grid {
             let at = (cell * conv.stride[a] + phases[a]).checked_sub(conv.pad[a]);
             at.filter(|&at| at < conv.input[a])
         };
-        for d in 0..self.cells[0] {
-            for h in 0..self.cells[1] {
-                let row = source(0, d).zip(source(1, h)).map(|(d, h)| (d * in_h + h) * in_w);
-                f((d * self.cells[1] + h) * self.cells[2], row);
+        let height = self.cells[1].max(1);
+        let (mut d, mut h) = (rows.start / height, rows.start % height);
+        for row in rows {
+            f(row, source(0, d).zip(source(1, h)).map(|(d, h)| (d * in_h + h) * in_w));
+            h += 1;
+            if h == height {
+                (d, h) = (d + 1, 0);
             }
         }
     }
 
-    /// The cells of a row of a phase that lie inside the image, and the position of the first in
-    /// the image's row.
-    fn inside(&self, conv: &Conv, phase: usize) -> (Range<usize>, usize) {
+    /// Which of these cells of a row of a phase lie inside the image, and the position of the first
+    /// in the image's row.
+    fn inside(&self, conv: &Conv, phase: usize, cells: &Range<usize>) -> (Range<usize>, usize) {
         let offset = (phase % self.phases[2]) as isize - conv.pad[2] as isize;
-        let good = inside(&(0..self.cells[2]), conv.stride[2], offset, conv.input[2]);
+        let good = inside(cells, conv.stride[2], offset, conv.input[2]);
         let first = (good.start * conv.stride[2]) as isize + offset;
         (good, first.max(0) as usize)
     }
@@ -140,13 +160,13 @@ impl Grid {
     #[inline(always)]
     pub fn for_cells(&self, conv: &Conv, mut f: impl FnMut(usize, Range<usize>, usize)) {
         for phase in 0..self.phases() {
-            let (good, first) = self.inside(conv, phase);
+            let (good, first) = self.inside(conv, phase, &(0..self.cells[2]));
             if good.is_empty() {
                 continue;
             }
-            self.for_rows(conv, phase, |cell, row| {
+            self.for_rows(conv, phase, 0..self.rows(), |at, row| {
                 let Some(row) = row else { return };
-                let cell = phase * self.size + cell;
+                let cell = phase * self.size + at * self.cells[2];
                 f(row + first, cell + good.start..cell + good.end, conv.stride[2]);
             });
         }
@@ -172,19 +192,40 @@ impl Grid {
         });
     }
 
-    /// Writes the cells of a phase to the elements of a plane where they lie.
-    pub fn gather<T: Real>(&self, conv: &Conv, phase: usize, from: &[T], x: &mut [T]) {
-        let (good, first) = self.inside(conv, phase);
-        self.for_rows(conv, phase, |cell, row| {
+    /// Whether every element of a plane lies in a phase.
+    pub fn covers(&self, conv: &Conv) -> bool {
+        (0..3).all(|a| {
+            let reached = (self.cells[a] * conv.stride[a]).saturating_sub(conv.pad[a]);
+            self.phases[a] == conv.stride[a] && reached >= conv.input[a]
+        })
+    }
+
+    /// Writes a block of the cells of a phase, the first at `from`, to the elements of a plane
+    /// where they lie.
+    ///
+    /// # Safety
+    /// `from` has the block's [span](Block::span), and `x` is a plane of the image, of which
+    /// nothing else writes these elements.
+    pub unsafe fn gather<T: Real>(
+        &self,
+        conv: &Conv,
+        (phase, block): (usize, &Block),
+        from: *const T,
+        x: *mut T,
+    ) {
+        let (good, first) = self.inside(conv, phase, &block.columns);
+        let (width, stride) = (self.cells[2], conv.stride[2]);
+        self.for_rows(conv, phase, block.rows.clone(), |at, row| {
             let Some(row) = row.filter(|_| !good.is_empty()) else { return };
-            let from = &from[cell + good.start..cell + good.end];
-            let to = &mut x[row + first..];
-            if conv.stride[2] == 1 {
-                // SAFETY: `inside` keeps the cells in the row.
-                unsafe { copy_row(from.as_ptr(), to.as_mut_ptr(), from.len()) };
-            } else {
-                for (to, &v) in to.iter_mut().step_by(conv.stride[2]).zip(from) {
-                    *to = v;
+            let at = (at - block.rows.start) * width + good.start - block.columns.start;
+            // SAFETY: promised by the caller; `inside` keeps the cells in the row.
+            unsafe {
+                let (from, to) = (from.add(at), x.add(row + first));
+                if stride == 1 {
+                    return copy_row(from, to, good.len());
+                }
+                for i in 0..good.len() {
+                    *to.add(i * stride) = *from.add(i);
                 }
             }
         });

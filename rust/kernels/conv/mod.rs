@@ -9,6 +9,7 @@
 //! Processing, 2006 (the matrix form).
 
 mod backward;
+mod blocks;
 mod depthwise;
 mod direct;
 mod forward;

@@ -190,7 +190,15 @@ fn special_paths_match_naive() {
     let small = Conv { batch: 1, in_c: 90, out_c: 101, input: [1, 7, 7], ..base };
     let few = Conv { out_c: 2, ..small };
     let deep = Conv { in_c: 200, out_c: 3, input: [1, 12, 30], ..base };
-    for conv in [base, pointwise, strided, in_groups, depthwise, small, few, deep] {
+    // More cells than a task takes: in several rows, in several planes, in one long row.
+    let volume = Conv { in_c: 4, out_c: 9, input: [3, 21, 30], kernel: [2, 3, 3], ..base };
+    let line = Conv { input: [1, 1, 1500], kernel: [1, 1, 4], pad: [0, 0, 2], ..volume };
+    let halved = |conv: Conv| Conv { stride: [1, 2, 2], ..conv };
+    // Elements that no tap reads, which a phase of the image holds or none does.
+    let dilated = Conv { dilate: [1, 2, 2], ..halved(volume) };
+    let gaps = Conv { stride: [1, 1, 5], ..line };
+    let all = [base, pointwise, strided, in_groups, depthwise, small, few, deep, volume, line];
+    for conv in all.into_iter().chain([halved(volume), halved(line), dilated, gaps]) {
         assert!(check(&with_output(conv).unwrap(), 7), "{conv:?}");
     }
 }

@@ -21,6 +21,7 @@ mod multibox;
 mod norm;
 mod numbers;
 mod order;
+mod quantised;
 mod reduce;
 mod regions;
 pub mod rnn;
@@ -70,6 +71,7 @@ const FAMILIES: &[&[KernelsOf]] = &[
     boxes::TABLE,
     multibox::TABLE,
     linalg::TABLE,
+    quantised::TABLE,
     rnn::TABLE,
     update::TABLE,
 ];

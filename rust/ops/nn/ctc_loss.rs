@@ -40,7 +40,8 @@ class numbers. With ``blank_label='first'`` the blank is class 0 and labels are 
 ``label_lengths`` ``(N,)`` exist with their flags. The output ``(N,)`` holds the losses; a label
 that does not fit into its time has loss 0 and no gradient. Only data gets a gradient, which a
 hidden output holds. float16 (calculated in float32), float32 or float64; the others may have any
-dtype. A class number beyond C is an error.
+dtype. A label may name the blank, which then counts as a class; one that is not below C is an
+error.
 
 Examples
 --------
@@ -143,11 +144,10 @@ fn labels(call: &Call<'_>, classes: usize) -> Result<Vec<Vec<usize>>> {
                     row.iter().position(|&l| l == padding).unwrap_or(width)
                 }
             };
-            let low = if first { 1.0 } else { 0.0 };
-            let high = if first { classes as f64 - 1.0 } else { classes as f64 - 2.0 };
-            match row[..length].iter().find(|l| !(low..=high).contains(*l)) {
+            let high = classes as f64 - 1.0;
+            match row[..length].iter().find(|l| !(0.0..=high).contains(*l)) {
                 Some(bad) => {
-                    Err(Error::argument("label", "class number", bad, format!("{low} to {high}")))
+                    Err(Error::argument("label", "class number", bad, format!("0 to {high}")))
                 }
                 None => Ok(row[..length].iter().map(|&l| l as usize).collect()),
             }

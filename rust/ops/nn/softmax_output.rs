@@ -109,7 +109,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         single.dims_mut()[1] = 1;
         fitting.extend([without, single]);
         if rank == 2 {
-            fitting.insert(0, Shape::new(&dims[..1]));
+            fitting.push(Shape::new(&dims[..1]));
         }
     } else {
         fitting.push(Shape::new(&dims[..rank - 1]));

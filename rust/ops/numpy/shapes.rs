@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::operator::{Attrs, Mapped, OpDef, ParamType, Registry, Tuple, Value};
 use crate::ops::tensor::movement::broadcasting::repeat_to;
 use crate::ops::tensor::movement::{Path, backwards, moving};
+use crate::ops::tensor::parts::axis_flags;
 use crate::ops::tensor::shape::axes::reorders;
 use crate::ops::tensor::shape::squeezed_to_any_rank;
 use crate::params;
@@ -89,7 +90,10 @@ const ANY: &str = "Any dtype.";
 fn flipped(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let s = &inputs[0];
     match &attrs.get::<FlipParam>().axis {
-        Some(axes) => backwards(s, axes),
+        Some(axes) => {
+            axis_flags(axes, s)?; // refuses an axis named twice
+            backwards(s, axes)
+        }
         None => backwards(s, &(0..s.ndim() as i64).collect::<Vec<i64>>()),
     }
 }

@@ -2,7 +2,7 @@
 
 mod arithmetic;
 mod calibration;
-mod conversion;
+pub(in crate::ops) mod conversion;
 mod forms;
 mod layers;
 mod normalisation;

@@ -22,8 +22,7 @@ __device__ Index labels_of(const L *row, const L *lengths, Index n, Index width,
   for (Index i = 0; i < count; i++) {
     double label = (double)(Compute<L>)row[i];
     if (!lengths && label == (blank_is_first ? 0 : -1)) return i;
-    double least = blank_is_first ? 1 : 0, most = (double)(classes - (blank_is_first ? 1 : 2));
-    if (!(label >= least && label <= most)) __trap();
+    if (!(label >= 0 && label < (double)classes)) __trap();
   }
   return count;
 }
@@ -90,13 +89,14 @@ __global__ void ctc(Index time, Index batch, Index classes, Index width, const T
         after[s] = beta[s] + p(t, s);
       }
       __syncthreads();
-      // The first state of a class takes the shares of all of its states.
+      // The first state of a class takes the shares of all of its states: among labels, or of the
+      // blank, which a label may name, too.
       for (Index s = threadIdx.x; s < states; s += blockDim.x) {
         Index own_class = state(s);
-        bool is_first = s % 2 ? true : s == 0;
+        bool is_first = s % 2 ? own_class != blank : s == 0;
         for (Index i = 1; i < s && is_first; i += 2) is_first = state(i) != own_class;
         double sum = 0;
-        for (Index i = s; is_first && i < states; i += 2)
+        for (Index i = s; is_first && i < states; i += s ? 2 : 1)
           if (state(i) == own_class) sum += shares[i];
         double value = exp((double)(Compute<T>)x[at(t, own_class)] - totals[t]) - sum;
         if (is_first) gradient[at(t, own_class)] = convert<T>(value);

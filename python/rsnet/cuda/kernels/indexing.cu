@@ -25,8 +25,8 @@ __global__ void take(Index n, Index taken, Index extent, Index inner, const T *x
 template <class T, class I>
 __global__ void one_hot(Index n, Index depth, const I *indices, T *y, double on, double off, int add) {
   for (Index i = first(); i < n; i += step()) {
-    I index = indices[i / depth];
-    Index at = is_float<I> ? whole_of((double)(Compute<I>)index) : (Index)(Compute<I>)index;
-    store(y + i, at == i % depth ? on : off, add);
+    Compute<I> index = (Compute<I>)indices[i / depth];
+    Index at = is_float<I> ? whole_of((double)index) : (Index)index;
+    store(y + i, index == index && at == i % depth ? on : off, add); // NaN is no index
   }
 }

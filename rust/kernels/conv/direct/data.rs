@@ -4,7 +4,8 @@
 //! filters and the taps of its phase, each again a stretch at one offset. (An infinite weight times
 //! these zeros is NaN.)
 
-use super::Direct;
+use super::super::blocks::{Block, Blocks};
+use super::{CHUNK, Direct};
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -66,8 +67,10 @@ impl<T: Real> Direct<'_, T> {
         let image = conv.out_c * self.stretch() + self.kernels.columns();
         let count = conv.batch * conv.groups;
         let round = (super::ROUND_BYTES / size_of::<T>() / image).clamp(1, count);
-        let parts = super::TASKS.div_ceil(round).min(panels.count());
-        let each = panels.count().div_ceil(parts);
+        let cells = [self.grid.rows(), self.grid.cells[2]];
+        let blocks = Blocks::of_cells(cells, CHUNK, WIDE * self.kernels.lanes);
+        let parts = super::TASKS.div_ceil(round * blocks.count()).min(panels.count());
+        let covered = self.grid.covers(conv) && phases.iter().all(|phase| !phase.taps.is_empty());
         with_scratch(conv.groups * weights + round * image, |scratch: &mut [T]| {
             let (packed, grads) = scratch.split_at_mut(conv.groups * weights);
             let (packed, grads) = (Shared(packed.as_mut_ptr()), Shared(grads.as_mut_ptr()));
@@ -85,17 +88,30 @@ impl<T: Real> Direct<'_, T> {
                 let images = first..(first + round).min(count);
                 // SAFETY: promised by the caller.
                 unsafe { self.lay_gradients(dy, images.clone(), (grads, image), first == 0) };
-                parallel_for(images.len() * parts, 1, |tasks| {
+                if !covered {
+                    parallel_for(images.len() * channels, 1, |planes| {
+                        let (size, first) = (conv.in_size(), images.start * channels);
+                        // SAFETY: promised by the caller; planes are apart.
+                        unsafe {
+                            let to = dx.at((first + planes.start) * size);
+                            to.write_bytes(0, planes.len() * size);
+                        }
+                    });
+                }
+                parallel_for(images.len() * blocks.count() * parts, 1, |tasks| {
                     for task in tasks {
-                        let (i, part) = (task / parts, task % parts);
+                        let (task, part) = (task / parts, task % parts);
+                        let (i, block) = (task / blocks.count(), blocks.at(task % blocks.count()));
                         let at = images.start + i;
-                        let some = part * each..((part + 1) * each).min(panels.count());
-                        // SAFETY: promised by the caller; channels of images are apart.
+                        let some =
+                            panels.count() * part / parts..panels.count() * (part + 1) / parts;
+                        // SAFETY: promised by the caller; blocks and channels are apart.
                         unsafe {
                             let weights = packed.at(at % conv.groups * weights).cast_const();
                             let grads = grads.at(i * image).cast_const();
                             let to = dx.at(at * channels * conv.in_size());
-                            self.gather_phases(&phases, (panels, some), weights, grads, to);
+                            let terms = (weights, grads);
+                            self.gather_phases(&phases, (panels, some), terms, (to, &block));
                         }
                     }
                 });
@@ -165,28 +181,24 @@ impl<T: Real> Direct<'_, T> {
         });
     }
 
-    /// The gradients of some channels of an image.
+    /// The gradients of some channels of an image in a block of the cells of every phase.
     ///
     /// # Safety
-    /// Weights are packed and gradients laid out; these planes of `dx` are the caller's.
+    /// Weights are packed and gradients laid out; these elements of `dx` are the caller's.
     unsafe fn gather_phases(
         &self,
         phases: &[Phase],
         (panels, some): (RowPanels, Range<usize>),
-        weights: *const T,
-        grads: *const T,
-        dx: *mut T,
+        (weights, grads): (*const T, *const T),
+        (dx, block): (*mut T, &Block),
     ) {
-        let (conv, size) = (self.conv, self.conv.in_size());
+        let (conv, width) = (self.conv, self.grid.cells[2]);
         let (kernels, lanes) = (self.kernels, self.kernels.lanes);
-        let registers = self.grid.size.div_ceil(lanes);
+        let registers = block.span(width).div_ceil(lanes);
         let room = registers * lanes;
+        // SAFETY: promised by the caller.
+        let grads = unsafe { grads.add(block.rows.start * width + block.columns.start) };
         for rows in some.map(|i| panels.at(i)) {
-            // SAFETY: promised by the caller.
-            let planes = unsafe {
-                std::slice::from_raw_parts_mut(dx.add(rows.start * size), rows.len() * size)
-            };
-            planes.fill(T::zero());
             with_scratch(rows.len() * room, |sums: &mut [T]| {
                 let mut before = 0;
                 for (p, phase) in phases.iter().enumerate().filter(|(_, p)| !p.taps.is_empty()) {
@@ -211,9 +223,12 @@ impl<T: Real> Direct<'_, T> {
                             });
                         }
                     }
-                    for (sums, plane) in sums.chunks_exact(room).zip(planes.chunks_exact_mut(size))
-                    {
-                        self.grid.gather(conv, p, sums, plane);
+                    for (sums, c) in sums.chunks_exact(room).zip(rows.clone()) {
+                        // SAFETY: promised by the caller.
+                        unsafe {
+                            let plane = dx.add(c * conv.in_size());
+                            self.grid.gather(conv, (p, block), sums.as_ptr(), plane);
+                        }
                     }
                     before += terms;
                 }

@@ -11,6 +11,7 @@
 mod data;
 mod weight;
 
+use super::blocks::{Block, Blocks};
 use super::grid::{Grid, copy_row};
 use super::{Conv, report};
 use crate::kernels::gemm::Mat;
@@ -48,10 +49,8 @@ pub struct Direct<'a, T: 'static> {
 
 /// How the outputs of a round are cut into tasks.
 struct WorkCut {
-    /// Rows of cells of a chunk.
-    rows: usize,
-    /// Chunks of an image.
-    chunks: usize,
+    /// Of an image.
+    chunks: Blocks,
     /// Parts of the filters.
     parts: usize,
     /// Whether all filters are packed beforehand.
@@ -135,11 +134,11 @@ impl<'a, T: Real> Direct<'a, T> {
         (h < out_h).then(|| (d * out_h + h) * out_w)
     }
 
-    /// The elements of a plane of the output that `rows` of cells hold.
-    fn positions(&self, rows: Range<usize>) -> Range<usize> {
-        let mut held = rows.filter_map(|row| self.output_row(row));
+    /// The elements of a plane of the output that a chunk holds.
+    fn positions(&self, chunk: Block) -> Range<usize> {
+        let mut held = chunk.rows.filter_map(|row| self.output_row(row));
         let Some(first) = held.next() else { return 0..0 };
-        first..held.next_back().unwrap_or(first) + self.conv.output[2]
+        first + chunk.columns.start..held.next_back().unwrap_or(first) + chunk.columns.end
     }
 
     /// Lays the images of a round out. Cells outside of images are written in the first round only.
@@ -216,13 +215,13 @@ impl<'a, T: Real> Direct<'a, T> {
             for round in self.rounds() {
                 // SAFETY: promised by the caller.
                 unsafe { self.spread(x, round.clone(), images, round.start == 0) };
-                parallel_for(round.len() * cut.chunks * cut.parts, 1, |tasks| {
+                let chunks = cut.chunks.count();
+                parallel_for(round.len() * chunks * cut.parts, 1, |tasks| {
                     for task in tasks {
                         let (chunk, part) = (task / cut.parts, task % cut.parts);
-                        let (image, first) = (chunk / cut.chunks, chunk % cut.chunks * cut.rows);
+                        let (image, chunk) = (chunk / chunks, cut.chunks.at(chunk % chunks));
                         let at = round.start + image;
                         let group = at % self.conv.groups;
-                        let rows = first..(first + cut.rows).min(self.cell_rows());
                         let part = panels.count() * part / cut.parts
                             ..panels.count() * (part + 1) / cut.parts;
                         // SAFETY: promised by the caller; chunks of outputs are apart.
@@ -234,10 +233,10 @@ impl<'a, T: Real> Direct<'a, T> {
                             let weights = Weights { panels, part, from, packed: is_packed };
                             let image = images.at(image * self.image).cast_const();
                             let y = y.at(at * filters * self.conv.out_size());
-                            self.chunk(&weights, (image, rows.clone()), bias, y)
+                            self.chunk(&weights, (image, chunk.clone()), bias, y)
                         };
                         let planes = at * filters + written.start..at * filters + written.end;
-                        report(done, planes, self.conv.out_size(), self.positions(rows));
+                        report(done, planes, self.conv.out_size(), self.positions(chunk));
                     }
                 });
             }
@@ -266,15 +265,19 @@ impl<'a, T: Real> Direct<'a, T> {
         });
     }
 
-    /// How the outputs of a round are cut into tasks: chunks of rows of cells, and where these are
-    /// few, parts of the filters. (Short chunks instead would read all filters again for each.)
+    /// How the outputs of a round are cut into tasks: chunks of rows of cells, or of parts of long
+    /// rows, and where these are few, parts of the filters. (Short chunks instead would read all
+    /// filters again for each.)
     fn cut(&self, panels: usize) -> WorkCut {
         let tasks = TASKS.div_ceil(self.round);
-        let rows = self.chunk_rows(tasks.div_ceil(panels));
-        let chunks = self.cell_rows().div_ceil(rows);
-        let parts = tasks.div_ceil(chunks).min(panels);
-        let packs_once = self.conv.batch * chunks >= READERS;
-        WorkCut { rows, chunks, parts, packs_once }
+        let cells = [self.cell_rows(), self.conv.output[2]];
+        let chunks = match cells[1] > CHUNK {
+            true => Blocks::of_cells(cells, CHUNK, WIDE * self.kernels.lanes),
+            false => Blocks::of_rows(cells, self.chunk_rows(tasks.div_ceil(panels))),
+        };
+        let parts = tasks.div_ceil(chunks.count()).min(panels);
+        let packs_once = self.conv.batch * chunks.count() >= READERS;
+        WorkCut { chunks, parts, packs_once }
     }
 
     /// Rows of cells of a task: as many as fill whole tiles best, with which there are at least
@@ -294,34 +297,36 @@ impl<'a, T: Real> Direct<'a, T> {
         (1..=most).rev().min_by_key(|&rows| cost(rows)).unwrap_or(1)
     }
 
-    /// The outputs of a part of the filters in some rows of cells. Returns these filters.
+    /// The outputs of a part of the filters in a chunk. Returns these filters.
     ///
     /// # Safety
-    /// The weights are those of `image`, which is laid out, and these rows of `y` are the caller's.
+    /// The weights are those of `image`, which is laid out, and these elements of `y` are the
+    /// caller's.
     unsafe fn chunk(
         &self,
         weights: &Weights<T>,
-        (image, rows): (*const T, Range<usize>),
+        (image, chunk): (*const T, Block),
         bias: *const T,
         y: *mut T,
     ) -> Range<usize> {
-        let (width, out_w) = (self.grid.cells[2], self.conv.output[2]);
-        let registers = (rows.len() * width - (width - out_w)).div_ceil(self.kernels.lanes);
+        let (width, columns) = (self.grid.cells[2], chunk.columns.clone());
+        let registers = chunk.span(width).div_ceil(self.kernels.lanes);
         let (filters, room) = (weights.filters(), registers * self.kernels.lanes);
         with_scratch(filters.len() * room, |sums: &mut [T]| {
             let sums = sums.as_mut_ptr();
             // SAFETY: promised by the caller.
             unsafe {
-                let image = image.add(rows.start * width);
+                let image = image.add(chunk.rows.start * width + columns.start);
                 self.sum_up(weights, (image, registers), bias, sums);
             }
-            for (i, row) in rows.enumerate() {
+            for (i, row) in chunk.rows.enumerate() {
                 let Some(at) = self.output_row(row) else { continue };
                 for (k, f) in filters.clone().enumerate() {
                     // SAFETY: as above.
                     unsafe {
-                        let to = y.add(f * self.conv.out_size() + at);
-                        copy_row(sums.add(k * room + i * width).cast_const(), to, out_w);
+                        let to = y.add(f * self.conv.out_size() + at + columns.start);
+                        let from = sums.add(k * room + i * width).cast_const();
+                        copy_row(from, to, columns.len());
                     }
                 }
             }

@@ -98,11 +98,13 @@ mod tests {
     fn facts() {
         let x = Tensor::of(&[3], &[1., 2., 3.]);
         let i = Tensor::of(&[3], &[-1., 1., 4.]);
+        let odd = Tensor::of(&[3], &[f64::NAN, f64::INFINITY, -0.5]);
         assert_eq!(values("take", &[], &[x.clone(), i.clone()]), [1., 2., 3.]);
         assert_eq!(values("take", &[("mode", "wrap")], &[x.clone(), i.clone()]), [3., 2., 2.]);
         let fail =
             run("take", &[("mode", "raise")], &[x, i.clone()], false).map(|_| ()).unwrap_err();
         assert!(fail.to_string().contains("take operator contains indices out of bound"));
         assert_eq!(values("one_hot", &[("depth", "2")], &[i]), [0., 0., 0., 1., 0., 0.]);
+        assert_eq!(values("one_hot", &[("depth", "2")], &[odd]), [0., 0., 0., 0., 1., 0.]);
     }
 }

@@ -1,8 +1,8 @@
 //! Slices along an axis (`take`) and indices as vectors (`one_hot`).
 
-use super::super::common::{all_known, first_type, wanted, write_f64, zero_view};
+use super::super::common::{all_known, first_type, read_f64, wanted, write_f64, zero_view};
 use super::super::kernel;
-use super::{index_at, position, text};
+use super::{position, text};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -173,7 +173,7 @@ fn one_hot() -> OpDef {
         "Vectors with ``on_value`` at the index and ``off_value`` elsewhere, along a new last \
          axis.",
         "Indices of any shape and dtype; one outside of ``0 .. depth - 1`` gives only \
-         ``off_value``. The gradient is zero.",
+         ``off_value``, NaN too. The gradient is zero.",
         "nd.one_hot(nd.array([0, 2]), depth=3)\n[[1. 0. 0.]\n [0. 0. 1.]]",
     );
     OpDef::new::<OneHotParam>("one_hot")
@@ -196,18 +196,14 @@ fn one_hot() -> OpDef {
         .kernel(kernel(|call| {
             let (p, out) = (call.attrs.get::<OneHotParam>(), &call.outputs[0]);
             crate::kernels::copy::fill(out, p.off_value);
-            for i in 0..call.inputs[0].size() {
-                let index = index_at(&call.inputs[0], i);
-                if (0..i64::from(p.depth)).contains(&index) {
+            let (indices, depth) = (&call.inputs[0], p.depth as usize);
+            for i in 0..indices.size() {
+                // SAFETY: `i` is below the size.
+                let index = unsafe { read_f64(indices.ptr(), indices.dtype(), i) }.trunc();
+                if (0.0..f64::from(p.depth)).contains(&index) {
+                    let at = i * depth + index as usize;
                     // SAFETY: the index lies in the row.
-                    unsafe {
-                        write_f64(
-                            out.ptr(),
-                            out.dtype(),
-                            i * p.depth as usize + index as usize,
-                            p.on_value,
-                        )
-                    };
+                    unsafe { write_f64(out.ptr(), out.dtype(), at, p.on_value) };
                 }
             }
             Ok(())

@@ -186,16 +186,15 @@ fn reverse(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     backwards(&inputs[0], &attrs.get::<ReverseParam>().axis)
 }
 
-/// The walk that runs backwards along these axes.
+/// The walk that turns around along these axes, one after the other: an axis named twice keeps its
+/// direction.
 pub(in crate::ops) fn backwards(s: &Shape, axes: &[i64]) -> Result<Path> {
     let mut strides = s.strides();
     let mut start = 0;
     for &a in axes {
         let axis = s.axis(a)?;
-        if strides[axis] > 0 {
-            start += (s.dims()[axis] - 1).max(0) * strides[axis];
-            strides[axis] = -strides[axis];
-        }
+        start += (s.dims()[axis] - 1).max(0) * strides[axis];
+        strides[axis] = -strides[axis];
     }
     Ok(Path::plain(Dims::from_slice(s.dims()), start, strides))
 }
@@ -316,7 +315,6 @@ fn like(def: OpDef, data: &str, shape: &str) -> OpDef {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    let none = "An axis out of range is an error.";
     let own = [
         moving_partly(
             like(OpDef::new::<SliceLikeParam>("slice_like"), "data", "shape_like").doc(&text(
@@ -330,7 +328,7 @@ pub fn operators() -> Vec<OpDef> {
         moving_partly(
             data(OpDef::new::<ReverseParam>("reverse")).aliases(&["flip"]).doc(&text(
                 "Reverses the order of elements along axes.",
-                none,
+                "An axis named twice is reversed twice. An axis out of range is an error.",
                 "nd.reverse(nd.array([[1, 2], [3, 4]]), axis=1)\n[[2. 1.] [4. 3.]]",
             )),
             reverse,
@@ -405,6 +403,7 @@ mod tests {
             [3., 1., 6., 4.]
         );
         assert_eq!(at("reverse", &[("axis", "1")]), [3., 2., 1., 6., 5., 4.]);
+        assert_eq!(at("reverse", &[("axis", "(1, 0, 1)")]), [4., 5., 6., 1., 2., 3.]);
         assert_eq!(
             at("tile", &[("reps", "(1, 2)")]),
             [1., 2., 3., 1., 2., 3., 4., 5., 6., 4., 5., 6.]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 from typing import Any
 
 from .... import initializer as init
@@ -98,7 +99,7 @@ class Estimator:
         self._val_metrics = listed(val_metrics)
         self._add_default_metrics()
         self.logger = logging.Logger(name="Estimator", level=logging.INFO)
-        self.logger.addHandler(logging.StreamHandler())
+        self.logger.addHandler(logging.StreamHandler(sys.stdout))
         self.context = contexts_of(cpu() if context is None else context)
         self._initialize(initializer)
         if trainer is None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .... import ndarray as nd
+from ....image.functions import scale_down
 from ...block import Block
 from ...hybrid_block import HybridBlock
 from ...nn import HybridSequential, Sequential
@@ -379,9 +380,7 @@ def _placed_crop(
 ) -> Any:
     """Crops where `place` says, of what is left over on an axis, and resizes if need be."""
     height, width = _extent(x)
-    w, h = size
-    scale = min(1.0, width / w, height / h)
-    inner_w, inner_h = min(width, round(w * scale)), min(height, round(h * scale))
+    inner_w, inner_h = scale_down((width, height), size)
     part = _cropped(x, place(width - inner_w), place(height - inner_h), inner_w, inner_h)
     return part if (inner_w, inner_h) == size else _resized(part, size, interpolation)
 
