@@ -15,6 +15,7 @@ use crate::engine::threaded::core::{Core, PushState};
 use crate::engine::threaded::current;
 use crate::engine::threaded::fork::Locks;
 use crate::engine::threaded::pool::default_threads;
+use crate::engine::threaded::stall_report::Awaited;
 use crate::engine::threaded::wait::WaitKind;
 use crate::engine::validate::MAX_THREADS;
 use crate::engine::validate::{check_overwrites, check_variables};
@@ -251,6 +252,10 @@ impl Engine for ThreadedEngine {
             None => self.core.slow_path.fetch_and(!slow_path::CALL_SITES, Ordering::Relaxed),
         };
         *self.core.wait_timeout.lock() = limit;
+    }
+
+    fn stall_report(&self, limit: Duration) -> Option<Error> {
+        self.core.stall_report(Awaited::default(), limit)
     }
 
     fn is_hooked(&self) -> bool {
