@@ -97,7 +97,7 @@ class Attr:
     def verify(self, op: str, name: str, value: Any) -> None:
         """Runs the check function."""
         if self.check is not None:
-            refuse(op, f"attribute '{name}'", self.check(value))
+            refuse(op, f"attribute '{name}'", value, self.check(value))
 
     # The core's schema ---------------------------------------------------------------------------
 
@@ -127,11 +127,11 @@ class Attr:
         return str(self.normal(op, name, value))
 
 
-def refuse(op: str, what: str, answer: Any) -> None:
-    """Turns the answer of a check function into an error if it refuses."""
+def refuse(op: str, what: str, value: Any, answer: Any) -> None:
+    """Turns the answer of a check function into an error if it refuses the value."""
     if answer is None or answer is True:
         return
     if isinstance(answer, str):
         raise fail(op, answer)
     if not answer:
-        raise fail(op, f"the check of {what} failed")
+        raise invalid(op, what, value, "what the check= accepts")
