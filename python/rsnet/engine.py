@@ -126,8 +126,9 @@ def _at_exit() -> None:
         raised_at = error.__traceback__ and error.__traceback__.tb_next  # without this function
         traceback.print_exception(type(error), error, raised_at)
     else:
-        if running is not None:
-            print(f"rsnet: abandoned at exit: {running}", file=sys.stderr)
+        if running:
+            names = ", ".join(running)
+            print(f"rsnet: still running at exit, and abandoned: {names}", file=sys.stderr)
 
 
 @contextmanager

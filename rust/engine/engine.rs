@@ -184,10 +184,10 @@ pub trait Engine: Send + Sync {
     /// operations run inside the push, the limit also ends a push whose token is never completed.
     /// `None` removes the limit.
     fn set_wait_timeout(&self, limit: Option<Duration>);
-    /// The error of a wait for everything that has lasted for `limit`: it names the operations that
-    /// are not complete. `None` if there are none, as always if operations run inside the push.
-    fn stall_report(&self, _limit: Duration) -> Option<Error> {
-        None
+    /// The names of the operations that run now, the oldest first; none if operations run inside
+    /// the push.
+    fn running_operations(&self) -> Vec<String> {
+        Vec::new()
     }
     /// Sets whether a push raises the error of its operation (which no wait raises then), and
     /// returns the previous setting. An error if operations do not run inside the push.

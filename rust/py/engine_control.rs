@@ -334,10 +334,10 @@ fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
 }
 
 /// At exit: skips operations that have not started and waits for running ones, for a bounded time.
-/// Raises the first unreported error. Returns a text that names the operations that still run, and
-/// are abandoned. A `SystemExit` asks for what is happening already.
+/// Raises the first unreported error. Returns the names of the operations that still run, and are
+/// abandoned. A `SystemExit` asks for what is happening already.
 #[pyfunction]
-fn _shutdown(py: Python<'_>) -> PyResult<Option<String>> {
+fn _shutdown(py: Python<'_>) -> PyResult<Vec<String>> {
     const LIMIT: Duration = Duration::from_secs(1);
     let engine = &runtime().engine;
     engine.notify_shutdown();
@@ -354,15 +354,12 @@ fn _shutdown(py: Python<'_>) -> PyResult<Option<String>> {
         })
     });
     match ended {
-        Err(_) if has_given_up => {
-            let report = py.detach(|| engine.stall_report(LIMIT));
-            Ok(report.map(|e| e.message().to_owned()))
-        }
+        Err(_) if has_given_up => Ok(py.detach(|| engine.running_operations())),
         Err(error) if !error.is_inherited() => {
             let raised = to_py(py, &error);
-            if raised.is_instance_of::<PySystemExit>(py) { Ok(None) } else { Err(raised) }
+            if raised.is_instance_of::<PySystemExit>(py) { Ok(Vec::new()) } else { Err(raised) }
         }
-        _ => Ok(None),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -15,7 +15,6 @@ use crate::engine::threaded::core::{Core, PushState};
 use crate::engine::threaded::current;
 use crate::engine::threaded::fork::Locks;
 use crate::engine::threaded::pool::default_threads;
-use crate::engine::threaded::stall_report::Awaited;
 use crate::engine::threaded::wait::WaitKind;
 use crate::engine::validate::MAX_THREADS;
 use crate::engine::validate::{check_overwrites, check_variables};
@@ -254,8 +253,8 @@ impl Engine for ThreadedEngine {
         *self.core.wait_timeout.lock() = limit;
     }
 
-    fn stall_report(&self, limit: Duration) -> Option<Error> {
-        self.core.stall_report(Awaited::default(), limit)
+    fn running_operations(&self) -> Vec<String> {
+        self.core.running_operations()
     }
 
     fn is_hooked(&self) -> bool {
