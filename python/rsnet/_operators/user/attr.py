@@ -50,7 +50,7 @@ class Attr:
     kind : type or str
         A Python type or one of the kinds: int32, int64, uint64, bool, float, double, string,
         shape, data_type, list_int32, list_int64, list_float, list_data_type, list_shape,
-        list_string.
+        list_string. ``int`` is int64, which errors and documentation call ``long``, as MXNet does.
     default : optional
         Without it the attribute must be set.
     check : callable, optional
