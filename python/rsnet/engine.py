@@ -59,6 +59,7 @@ no such file
 from __future__ import annotations
 
 import atexit
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -112,7 +113,22 @@ __all__ = [
     "wait_for_var",
 ]
 
-atexit.register(_engine._shutdown)
+
+@atexit.register
+def _at_exit() -> None:
+    """Ends the engine, and prints what nobody else would learn of."""
+    try:
+        running = _engine._shutdown()
+    except Exception as error:
+        import traceback  # for errors only: it would add to the time of importing rsnet
+
+        print("rsnet: an error that no wait has raised:", file=sys.stderr)
+        raised_at = error.__traceback__ and error.__traceback__.tb_next  # without this function
+        traceback.print_exception(type(error), error, raised_at)
+    else:
+        if running:
+            names = ", ".join(running)
+            print(f"rsnet: still running at exit, and abandoned: {names}", file=sys.stderr)
 
 
 @contextmanager

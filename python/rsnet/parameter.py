@@ -59,6 +59,11 @@ FloatTuple = Annotated[tuple[float, ...], _Kind("floats")]
 DType = Annotated[str, _Kind("dtype")]
 
 _PLAIN = {bool: "bool", int: "int32", float: "float", str: "string", np.dtype: "dtype"}
+#: The types that a field may have, for errors.
+_TYPES = (
+    "bool, int, float, str, numpy.dtype, tuple[int, ...], tuple[float, ...], one of "
+    f"rsnet.parameter ({', '.join(__all__[2:])}), a Literal, an enum.Enum, or one of these | None"
+)
 #: Stands for no default.
 MISSING: Any = object()
 
@@ -136,9 +141,7 @@ def _kind(hint: Any) -> tuple[str, list[str], Any]:
     try:
         return _PLAIN[hint], [], None
     except (KeyError, TypeError):
-        raise TypeError(
-            f"invalid type {hint!r} of a parameter: expected one of rsnet.parameter"
-        ) from None
+        raise TypeError(f"invalid type {hint!r} of a parameter: expected {_TYPES}") from None
 
 
 def _enum_key(member: enum.Enum) -> str:

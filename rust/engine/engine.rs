@@ -184,10 +184,18 @@ pub trait Engine: Send + Sync {
     /// operations run inside the push, the limit also ends a push whose token is never completed.
     /// `None` removes the limit.
     fn set_wait_timeout(&self, limit: Option<Duration>);
+    /// The names of the operations that run now, the oldest first; none if operations run inside
+    /// the push.
+    fn running_operations(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Sets whether a push raises the error of its operation (which no wait raises then), and
     /// returns the previous setting. An error if operations do not run inside the push.
     fn set_raise_in_push(&self, _on: bool) -> Result<bool> {
-        Err(Error::value("this engine does not run operations inside their pushes"))
+        Err(Error::value(
+            "this engine does not run operations inside their pushes: expected \
+             MXNET_ENGINE_TYPE=NaiveEngine",
+        ))
     }
     /// Installs the hook that is notified of every operation queued, started and finished. Free
     /// while there is none.

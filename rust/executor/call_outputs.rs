@@ -16,6 +16,21 @@ pub type Shapes = SmallVec<[Shape; 2]>;
 
 pub type Types = SmallVec<[Option<DType>; 4]>;
 
+/// Inputs that the error of a wrong number of inputs names, at most.
+const MOST_NAMED: usize = 12;
+
+/// An error if a call has another number of inputs than its operator.
+#[inline]
+pub fn check_count(op: &OpDef, attrs: &Attrs, got: usize) -> Result<()> {
+    let expected = op.num_inputs(attrs);
+    if got == expected || op.is_backward {
+        return Ok(());
+    }
+    let names = op.inputs(attrs);
+    let names = names[..names.len().min(MOST_NAMED)].join(", ");
+    Err(Error::value(format!("invalid number of inputs {got}: expected {expected}: {names}")))
+}
+
 /// Shapes and dtypes of all outputs, of which some may be `given`.
 #[inline]
 pub fn infer(
@@ -85,7 +100,8 @@ pub fn infer_outputs(
 ) -> Result<Vec<(Shape, DType)>> {
     let mut shapes: Shapes = inputs.iter().map(|i| i.0.clone()).collect();
     let mut types: Types = inputs.iter().map(|i| Some(i.1)).collect();
-    let outputs = infer(op, attrs, &mut shapes, &mut types, &[]);
+    let outputs = check_count(op, attrs, inputs.len())
+        .and_then(|()| infer(op, attrs, &mut shapes, &mut types, &[]));
     Ok(outputs.map_err(|e| e.in_operator(&op.name))?.into_vec())
 }
 

@@ -1,6 +1,6 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
-use super::call_outputs::{Shapes, Specs, Types, infer, outputs_for};
+use super::call_outputs::{Shapes, Specs, Types, check_count, infer, outputs_for};
 use super::call_site;
 use super::inline::{self, Declined, Label};
 use super::on_device::{CallOrigin, Issued};
@@ -18,9 +18,6 @@ use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Inputs that the error of a wrong number of inputs names, at most.
-const MOST_NAMED: usize = 12;
 
 /// The circumstances of a call.
 #[derive(Clone, Default)]
@@ -117,18 +114,6 @@ fn start(
     let work = Work { prepared, ctx, req, inputs, outputs: &outputs, state: state_of };
     work.dispatch(rt, how)?;
     Ok(Outcome { outputs, visible, state })
-}
-
-/// An error if a call has another number of inputs than its operator.
-#[inline]
-fn check_count(op: &OpDef, attrs: &Attrs, got: usize) -> Result<()> {
-    let expected = op.num_inputs(attrs);
-    if got == expected || op.is_backward {
-        return Ok(());
-    }
-    let names = op.inputs(attrs);
-    let names = names[..names.len().min(MOST_NAMED)].join(", ");
-    Err(Error::value(format!("invalid number of inputs {got}: expected {expected}: {names}")))
 }
 
 /// The device of a call: that of its inputs, else of the outputs given, which must all be on it.

@@ -30,10 +30,11 @@ pub fn share_out(what: &str, args: &[&CountedArg], total: usize) -> Result<Vec<u
     let mut counts: Vec<usize> = args.iter().map(|a| a.least()).collect();
     let least: usize = counts.iter().sum();
     let Some(mut rest) = total.checked_sub(least) else {
-        let names: Vec<_> = args.iter().map(|a| format!("{} {}", a.name, a.least())).collect();
+        let needed = args.iter().filter(|a| a.least() > 0);
+        let each: Vec<_> = needed.map(|a| format!("{} of '{}'", a.least(), a.name)).collect();
         return Err(Error::value(format!(
-            "{what} are {total} arrays, expected at least {least}: {}",
-            names.join(", ")
+            "{what} are {total} arrays, expected at least {least}, {}",
+            each.join(", ")
         )));
     };
     let open: Vec<_> = args.iter().filter(|a| a.open && !a.optional).collect();
@@ -87,7 +88,8 @@ mod tests {
             let message = result.unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");
         };
-        says(share(&args, 2), "the inputs are 2 arrays, expected at least 3: x 1, b 0, more 2");
+        let each = "1 of 'x', 2 of 'more'";
+        says(share(&args, 2), &format!("the inputs are 2 arrays, expected at least 3, {each}"));
         says(share(&args[..2], 3), "expected at most 2: x, b");
         let open = [arg("a", 1, false, true), arg("b", 1, false, true)];
         says(share(&[&open[0], &open[1]], 3), "a and b");

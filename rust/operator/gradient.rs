@@ -182,7 +182,8 @@ impl Gradient {
     pub fn apply(&self, builder: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         match self {
             Gradient::None => Err(Error::not_implemented(
-                "non-differentiable because it didn't register FGradient attribute",
+                "non-differentiable, as no gradient is registered (f.gradient gives a function f \
+                 of op.op one, the attribute FGradient an operator of op.register)",
             )),
             Gradient::Zero => Ok(vec![None; node.inputs.len()]),
             Gradient::Rule { rule, .. } => rule(builder, node),

@@ -2,7 +2,7 @@
 //! Functions on arrays (`nd`) and on symbols (`sym`) follow the same rules.
 
 use super::convert::to_value;
-use super::error::{IntoPy, invalid};
+use super::error::{IntoPy, invalid, quoted};
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::signature::{array_arguments, is_variadic};
@@ -409,13 +409,12 @@ impl OpFunction {
     pub fn check_gaps(&self, attrs: &Attrs, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
         let is_given = |a: &Option<Bound<'_, PyAny>>| a.as_ref().is_some_and(|v| !v.is_none());
         let names = self.op.inputs(attrs);
-        let known = || names.join(", ");
         let arrays = self.inputs.iter().zip(given).filter(|g| is_given(g.1));
         if let Some(((name, _), missing)) = arrays.zip(&names).find(|((name, _), n)| name != n) {
             return Err(PyTypeError::new_err(format!(
                 "{}() got the array '{name}' but not '{missing}', its inputs are {}",
                 self.name,
-                known()
+                listed(&names)
             )));
         }
         let mut absent = self.inputs.iter().zip(given).filter(|g| g.1.is_some() && !is_given(g.1));
@@ -423,7 +422,7 @@ impl OpFunction {
             Some((name, _)) => Err(PyTypeError::new_err(format!(
                 "{}() got None for the input '{name}', its inputs are {}",
                 self.name,
-                known()
+                listed(&names)
             ))),
             None => Ok(()),
         }
@@ -438,10 +437,10 @@ impl OpFunction {
     ) -> PyResult<()> {
         let names = self.op.inputs(attrs);
         if let Some((name, _)) = named.iter().find(|n| !names.contains(&n.0)) {
-            let known = names.join(", ");
             return Err(PyTypeError::new_err(format!(
-                "{}() got an unexpected array '{name}', its inputs are {known}",
-                self.name
+                "{}() got an unexpected array '{name}', its inputs are {}",
+                self.name,
+                listed(&names)
             )));
         }
         let mut positional = std::mem::take(inputs).into_iter();
@@ -454,4 +453,9 @@ impl OpFunction {
         inputs.extend(positional);
         Ok(())
     }
+}
+
+/// Names for an error.
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
 }

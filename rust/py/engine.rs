@@ -325,8 +325,8 @@ fn delete_operator(op: &Operator) {
     runtime().engine.delete_operation(op.operation.clone());
 }
 
-/// Ends a variable after every earlier use of it. Returns at once; any later use of the variable,
-/// its deletion too, is a ValueError.
+/// Ends a variable after every earlier use of it. Returns at once; any later push, wait or deletion
+/// that names the variable is a ValueError, and its version is 0.
 ///
 /// Parameters
 /// ----------

@@ -327,23 +327,24 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
 /// ...     engine.set_raise_in_push(True)
 /// ... except ValueError as error:
 /// ...     print(error)
-/// this engine does not run operations inside their pushes
+/// this engine does not run operations inside their pushes: expected MXNET_ENGINE_TYPE=NaiveEngine
 #[pyfunction]
 fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
     runtime().engine.set_raise_in_push(on).py(py)
 }
 
 /// At exit: skips operations that have not started and waits for running ones, for a bounded time.
-/// Raises the first unreported error, which Python then prints. A `SystemExit` asks for what is
-/// happening already.
+/// Raises the first unreported error. Returns the names of the operations that still run, and are
+/// abandoned. A `SystemExit` asks for what is happening already.
 #[pyfunction]
-fn _shutdown(py: Python<'_>) -> PyResult<()> {
+fn _shutdown(py: Python<'_>) -> PyResult<Vec<String>> {
+    const LIMIT: Duration = Duration::from_secs(1);
     let engine = &runtime().engine;
     engine.notify_shutdown();
-    callback_threads::close(py, Duration::from_secs(1));
+    callback_threads::close(py, LIMIT);
     let mut has_given_up = false;
     let ended = py.detach(|| {
-        let until = std::time::Instant::now() + Duration::from_secs(1);
+        let until = std::time::Instant::now() + LIMIT;
         engine.wait_for_all(&mut || match std::time::Instant::now() < until {
             true => Ok(()),
             false => {
@@ -353,11 +354,12 @@ fn _shutdown(py: Python<'_>) -> PyResult<()> {
         })
     });
     match ended {
-        Err(error) if !has_given_up && !error.is_inherited() => {
+        Err(_) if has_given_up => Ok(py.detach(|| engine.running_operations())),
+        Err(error) if !error.is_inherited() => {
             let raised = to_py(py, &error);
-            if raised.is_instance_of::<PySystemExit>(py) { Ok(()) } else { Err(raised) }
+            if raised.is_instance_of::<PySystemExit>(py) { Ok(Vec::new()) } else { Err(raised) }
         }
-        _ => Ok(()),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -104,7 +104,12 @@ impl Asked {
     pub fn new(name: &str, inputs: &Specs, params: &Bound<'_, PyDict>) -> PyResult<Asked> {
         let (py, op) = (params.py(), find(name)?);
         let params = params.iter().map(|(k, v)| Ok((k.extract::<String>()?, to_value(&v)?)));
-        let params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
+        let mut params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
+        if let Some(count) = &op.key_var_num_args
+            && params.iter().all(|(name, _)| name != count)
+        {
+            params.push((count.clone(), Value::Int(inputs.len() as i64)));
+        }
         let given: Vec<_> = params.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
         let attrs = op.parse(&given).py(py)?;
         Ok(Asked { op, attrs, inputs: specs(py, inputs)? })

@@ -43,9 +43,7 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
             let _ = write!(text, "{a}=None, ");
         }
     }
-    for a in arrays.iter().filter(|a| is_showable(a)) {
-        let _ = write!(text, "{a}=None, ");
-    }
+    text.push_str(&array_parameters(op, &arrays));
     let is_taken = |name: &String| arrays.contains(name) || is_variadic(op) && name == "data";
     for f in op.schema.fields.iter().filter(|f| is_showable(&f.name) && !is_taken(&f.name)) {
         if op.key_var_num_args.as_deref() != Some(&f.name) {
@@ -72,6 +70,27 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
             "\nReturns\n-------\nout : NDArray or list of NDArrays\n    The output of this \
              function.\n",
         );
+    }
+    text
+}
+
+/// The array arguments in a signature. One whose name Python cannot show has another there, and is
+/// positional-only, as are those before it.
+fn array_parameters(op: &OpDef, arrays: &[String]) -> String {
+    let is_taken =
+        |name: &String| arrays.contains(name) || op.schema.fields.iter().any(|f| f.name == *name);
+    let last = arrays.iter().rposition(|a| !is_showable(a));
+    let mut text = String::new();
+    for (i, a) in arrays.iter().enumerate() {
+        let can_be_shown = is_showable(a) || is_showable(&format!("{a}_"));
+        let mut shown = if can_be_shown { a.clone() } else { format!("array{i}") };
+        while !is_showable(&shown) || shown != *a && is_taken(&shown) {
+            shown.push('_');
+        }
+        let _ = write!(text, "{shown}=None, ");
+        if last == Some(i) {
+            text.push_str("/, ");
+        }
     }
     text
 }

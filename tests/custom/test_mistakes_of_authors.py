@@ -134,3 +134,102 @@ def test_an_unknown_op_type_where_none_is_registered(monkeypatch):
     monkeypatch.setattr(registry, "custom_props", {})
     with pytest.raises(mx.MXNetError, match="no operator of this name is registered"):
         nd.Custom(nd.ones((2,)), op_type="mistakes_nobody")
+
+
+# What a decorator is given ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", ["a, b", "a,b", ("a", "b"), ["a", "b"]])
+def test_names_of_inputs_are_written_as_those_of_user_operators(names):
+    name = f"mistakes_two_{len(names)}_{type(names).__name__}"
+    op.op(name, inputs=names, outputs="sum, product")(lambda a, b: (a + b, a * b))
+    a, b = nd.array([2]), nd.array([3])
+    assert [y.asscalar() for y in getattr(nd, name)(a, b=b)] == [5, 6]
+    symbol = getattr(mx.sym, name)(name="t")
+    assert symbol.list_arguments() == ["t_a", "t_b"]
+    assert symbol.list_outputs() == ["t_sum", "t_product"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"inputs": "a*2"}, mx.MXNetError, "inputs 'a.2': expected names that stand for one array"),
+        ({"inputs": "a, a"}, mx.MXNetError, r"inputs \['a', 'a'\]: expected every name once"),
+        ({"inputs": 3}, mx.MXNetError, "inputs 3: expected a string or a list of strings"),
+        ({"outputs": ""}, mx.MXNetError, "outputs: expected one at least"),
+        ({"param": int}, TypeError, "param <class 'int'>: expected a subclass of rsnet.Parameter"),
+    ],
+)
+def test_what_an_operator_is_made_of_is_checked_first(given, error, text):
+    with pytest.raises(error, match=f"mistakes_made: invalid {text}"):
+        op.op("mistakes_made", **given)
+    assert not hasattr(nd, "mistakes_made")
+
+
+@pytest.mark.parametrize("function", [5, len, int], ids=str)
+def test_only_functions_of_python_are_decorated(function):
+    with pytest.raises(TypeError, match="mistakes_function: invalid function .*: expected a func"):
+        op.op("mistakes_function")(function)
+    assert not hasattr(nd, "mistakes_function")
+
+
+def test_a_function_of_two_inputs_is_told_how_to_name_them():
+    with pytest.raises(mx.MXNetError, match=r"expected \(data\) \(op.op\(inputs=...\) names them"):
+        op.op("mistakes_hint")(lambda a, b: a + b)
+
+
+# What errors of user operators say ----------------------------------------------------------------
+
+
+def copies(name, **parts):
+    op.define(name, inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")), **parts)
+    op.kernel(name)(lambda ctx: ctx.assign("out", ctx.inp("x")))
+    return getattr(nd, name)
+
+
+def test_a_check_names_the_value_that_it_refuses():
+    function = copies(
+        "mistakes_checked",
+        attrs={"mode": op.Attr(str, "fast", check=lambda mode: mode in ("fast", "slow"))},
+        check=lambda conf: conf.attr("mode") != "slow",
+    )
+    with pytest.raises(mx.MXNetError, match="mistakes_checked: invalid attribute 'mode' 'medium':"):
+        function(nd.ones((1,)), mode="medium")
+    with pytest.raises(mx.MXNetError, match="mistakes_checked: invalid attributes {'mode': 'slow'"):
+        function(nd.ones((1,)), mode="slow")
+
+
+def test_a_missing_gradient_is_asked_for_by_the_name_of_the_operator():
+    function, x = copies("mistakes_no_gradient"), nd.ones((1,))
+    x.attach_grad()
+    with autograd.record():
+        y = function(x)
+    text = "mistakes_no_gradient: has no gradient: expected one, by op.grad"
+    with pytest.raises(mx.MXNetError, match=rf"^{text}\('mistakes_no_gradient'\)"):
+        y.backward()
+    op.grad("mistakes_no_gradient")(lambda ctx: None)
+    with autograd.record():
+        y = function(x)
+    text = "mistakes_no_gradient: expected a gradient of input 'x', got none: .* by ctx.bind"
+    with pytest.raises(mx.MXNetError, match=f"^{text}"):
+        y.backward()
+
+
+def test_unknown_operators_are_told_the_nearest_name():
+    copies("mistakes_nearest")
+    for asked in (op.why, op.kernels):
+        with pytest.raises(KeyError, match="not registered, did you mean 'mistakes_nearest'"):
+            asked("mistakes_nearst")
+    with pytest.raises(mx.MXNetError, match="not registered, did you mean 'mistakes_nearest'"):
+        mx.user_op.definition("mistakes_nearst")
+
+
+def test_why_wants_the_inputs_that_a_call_has():
+    copies("mistakes_why")
+    for name, inputs, text in (
+        ("mistakes_why", [], "mistakes_why: invalid number of inputs 0: expected 1: x"),
+        ("dot", [nd.ones((2, 2))], "dot: invalid number of inputs 1: expected 2: lhs, rhs"),
+    ):
+        with pytest.raises(mx.MXNetError, match=text):
+            op.why(name, *inputs)
+    assert "matches" in op.why("add_n", nd.ones((2,)), nd.ones((2,)))

@@ -103,7 +103,9 @@ def test_defaults_are_checked_at_declaration():
         class Bad(rsnet.Parameter):
             p: int = rsnet.field(7, ge=0, le=5)
 
-    with pytest.raises(TypeError, match="invalid type .*dict.* of a parameter"):
+    with pytest.raises(
+        TypeError, match="type .*dict.* of a parameter: expected bool, int, .* int64, "
+    ):
 
         class Worse(rsnet.Parameter):
             p: dict = rsnet.field(doc="no such kind")

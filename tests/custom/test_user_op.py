@@ -251,7 +251,7 @@ def test_definitions_that_are_refused():
         op.define("t_bad", inputs="x", attrs={"x": op.Attr(int, 0)}, infer=like("out", "x"))
     with pytest.raises(MXNetError, match="expected name, name"):
         op.define("t_bad", inputs="x**2", infer=like("out", "x"))
-    with pytest.raises(MXNetError, match="check of attribute 'm' failed"):
+    with pytest.raises(MXNetError, match="'m' 'slow': expected what the check= accepts"):
         op.define("t_bad", inputs="x", infer=like("out", "x"),
                   attrs={"m": op.Attr(str, "slow", check=lambda v: v == "fast")})  # fmt: skip
     with pytest.raises(MXNetError, match="unknown kind"):
@@ -318,7 +318,7 @@ def test_missing_gradients():
     x.attach_grad()
     with autograd.record():
         y = nd.t_nograd(x)
-    with pytest.raises(MXNetError, match="gradient function not found"):
+    with pytest.raises(MXNetError, match="has no gradient"):
         y.backward()
     op.grad("t_nograd")(lambda ctx: None)
     with autograd.record():

@@ -109,6 +109,6 @@ def test_two_open_ended_inputs_are_shared_out_by_the_caller():
     with pytest.raises(MXNetError, match=r"x and y take any number.*arg_counts, .* x, y"):
         nd.t_two_open(*arrays)
     with pytest.raises(
-        MXNetError, match="invalid number of inputs 1: expected at least 3: x 2, y 1"
+        MXNetError, match="invalid number of inputs 1: expected at least 3, 2 of 'x', 1 of 'y'"
     ):
         nd.t_two_open(arrays[0])

@@ -162,6 +162,41 @@ def test_inputs_are_described(define):
     assert not re.search(r"\n +\n", getattr(mx.nd, name).__doc__)
 
 
+@pytest.fixture(scope="module")
+def keyword_named():
+    """An operator with inputs that are named like keywords of Python."""
+    mx.op.define(
+        "docs_keywords",
+        inputs="x, in, is, y",
+        attrs={"in_": op.Attr(int, 1), "beta": op.Attr(float, 1.0)},
+        infer=lambda ctx: ctx.out("out").like(ctx.inp("in")),
+    )
+    mx.op.kernel("docs_keywords")(lambda ctx: None)
+    return "docs_keywords"
+
+
+def test_stubs_take_inputs_named_like_keywords_by_position_only(keyword_named):
+    text = docs.stubs._function(keyword_named, keyword_named, "NDArray")
+    arguments = ast.parse(text).body[0].args
+    assert [a.arg for a in arguments.posonlyargs] == ["x", "in__", "is_"]
+    assert [a.arg for a in arguments.args][:3] == ["y", "in_", "beta"]
+
+
+@pytest.mark.parametrize("namespace", [mx.nd, mx.sym])
+def test_signatures_take_inputs_named_like_keywords_by_position_only(keyword_named, namespace):
+    parameters = inspect.signature(getattr(namespace, keyword_named)).parameters.values()
+    only = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    assert only == ["x", "in__", "is_"]
+    assert [p.name for p in parameters][3:6] == ["y", "in_", "beta"]
+    if namespace is mx.nd:
+        assert "docs_keywords(x=None, in__=None, is_=None, /, y=None" in docs.page(keyword_named)
+
+
+def test_an_array_of_another_name_is_told_the_names_of_the_inputs(keyword_named):
+    with pytest.raises(TypeError, match="'data', its inputs are 'x', 'in', 'is', 'y'"):
+        getattr(mx.nd, keyword_named)(data=mx.nd.ones((1,)))
+
+
 def test_descriptions_of_inputs_that_there_are_not_are_refused():
     with pytest.raises(mx.MXNetError, match="unknown argument 'dat': did you mean 'data'"):
         mx.op.op("docs_of_inputs_5", argument_docs={"dat": "?"})(lambda x: x)

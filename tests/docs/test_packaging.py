@@ -112,6 +112,7 @@ DOCUMENTS = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in PAGES)]
 def test_examples_in_documents(document, tmp_path, monkeypatch):
     """In a process that imports nothing else: a page may use what nobody has imported yet."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.txt").write_text("tea")  # a file of the reader's, which is no page's business
     done = run(f"import documents; documents.run_blocks({document!r})")
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -289,7 +289,7 @@ def test_memory_plans_are_data(tmp_path):
     plan.draw(str(tmp_path / "plan.png"))
     assert (tmp_path / "plan.svg").read_text().count("<rect") > 5
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="gif"):
+    with pytest.raises(ValueError, match="invalid path '.*gif': expected a name that ends with"):
         plan.draw(str(tmp_path / "plan.gif"))
     exe = net.simple_bind(mx.cpu(), data=(4, 6))
     assert exe.memory_plan().arena_bytes == plan.arena_bytes

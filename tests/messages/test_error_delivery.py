@@ -1,5 +1,6 @@
 """Failures, signals and events of operations are reported once, to the call that they concern."""
 
+import re
 import threading
 
 import pytest
@@ -186,7 +187,11 @@ def test_an_error_that_nobody_waited_for_is_printed_at_exit():
         """
     ended = run(code.replace("TELL", ""))
     assert ended.returncode == 0
-    assert "ignored in atexit" in ended.stderr and "ValueError: never told" in ended.stderr
+    first, *_, place = ended.stderr.splitlines()
+    assert first == "rsnet: an error that no wait has raised:"
+    assert "\nValueError: never told\n" in ended.stderr and "in _at_exit" not in ended.stderr
+    if hasattr(Exception, "add_note"):
+        assert re.fullmatch(r"raised in operator bad, pushed at <string>:\d+", place)
     told = run(
         code.replace(
             "TELL", "\n        try: engine.wait_for_var(v)\n        except ValueError: pass"
@@ -236,7 +241,25 @@ def test_what_an_exit_skips_in_a_pending_backward_is_not_told(last):
     """
     )
     ended = run(code)
-    assert ended.returncode == 0 and ended.stderr == ""
+    assert ended.returncode == 0 and "Traceback" not in ended.stderr
+
+
+def test_what_still_runs_is_named_at_exit():
+    """(After a second or two: it never ends.)"""
+    code = """
+        import threading
+        from rsnet import engine
+        v, begun = engine.new_variable(), threading.Event()
+        def run(rc):
+            begun.set()
+            threading.Event().wait()
+        engine.push_sync(run, mutate_vars=[v], name="endless")
+        engine.push_sync(lambda rc: None, mutate_vars=[v], name="skipped")
+        begun.wait()
+        """
+    ended = run(code)
+    assert ended.returncode == 0
+    assert ended.stderr == "rsnet: still running at exit, and abandoned: endless\n"
 
 
 def test_each_of_several_operations_pending_at_a_fork_is_told():
@@ -423,7 +446,7 @@ def test_pushes_of_the_naive_engine_raise_if_they_are_asked_to(by):
 
 
 def test_only_the_naive_engine_can_raise_in_the_push():
-    with pytest.raises(ValueError, match="does not run operations inside their pushes"):
+    with pytest.raises(ValueError, match="inside their pushes: expected MXNET_ENGINE_TYPE=Naive"):
         engine.set_raise_in_push(True)
 
 

@@ -128,7 +128,7 @@ def test_unnamed_arrays_are_shared_out_among_the_other_inputs(name, unnamed, nam
 @pytest.mark.parametrize(
     ("name", "args", "named", "text"),
     [
-        ("ni_take", (A,), {"bias": C}, "expected at least 2: data 1, indices 1"),
+        ("ni_take", (A,), {"bias": C}, "expected at least 2, 1 of 'data', 1 of 'indices'"),
         ("ni_take", (A, B, C), {"bias": C}, "expected at most 2: data, indices"),
         ("ni_open", (A, B, C), {"must": C}, "several ways, because the inputs xs and ys"),
         ("ni_open", (A,), {"xs": A, "must": A, "ys": A}, "all of its inputs by name"),

@@ -114,8 +114,12 @@ def argument_name(where: str, name: object) -> str:
     return name
 
 
-def check_takes(operator: str, what: str, function: Any, expected: Sequence[str]) -> None:
-    """Refuses a function that cannot be called with the arguments ``expected``, by position."""
+def check_takes(
+    operator: str, what: str, function: Any, expected: Sequence[str], hint: str = ""
+) -> None:
+    """Refuses a function that cannot be called with the arguments ``expected``, by position; the
+    ``hint`` ends the error.
+    """
     import inspect  # for authors of operators only: it would add to the time of importing rsnet
 
     try:
@@ -125,9 +129,8 @@ def check_takes(operator: str, what: str, function: Any, expected: Sequence[str]
     try:
         signature.bind(*expected)
     except TypeError:
-        raise fail(
-            operator, f"{what} takes {signature}, expected ({', '.join(expected)})"
-        ) from None
+        listed = ", ".join(expected)
+        raise fail(operator, f"{what} takes {signature}, expected ({listed}){hint}") from None
 
 
 def check_defaults(operator: str, function: Any) -> None:

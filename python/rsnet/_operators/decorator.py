@@ -24,14 +24,15 @@ from .checks import (
 )
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
+from .user.arguments import parse_args
 
 
 def op(
     name: str,
     *,
     param: type[Parameter] | None = None,
-    inputs: Sequence[str] = ("data",),
-    outputs: Sequence[str] = ("output",),
+    inputs: str | Sequence[str] = "data",
+    outputs: str | Sequence[str] = "output",
     argument_docs: Mapping[str, str] | None = None,
     shape: Callable[..., Any] | None = None,
     type: Callable[..., Any] | None = None,
@@ -54,8 +55,8 @@ def op(
     param : type, optional
         A :class:`rsnet.Parameter`. The functions get the parsed struct as ``p``; without a
         Parameter there is no ``p``.
-    inputs, outputs : sequence of str
-        Their names. Several outputs are returned as a tuple or list.
+    inputs, outputs : str or sequence of str
+        Their names, such as ``"a, b"``. Several outputs are returned as a tuple or list.
     argument_docs : dict of str to str, optional
         What the inputs are, by name, for ``help(nd.<name>)``.
     shape, type : callable, optional
@@ -92,10 +93,17 @@ def op(
     [8.0]
     """
     function_name("op", name)
+    inputs, outputs = _names(name, "input", inputs), _names(name, "output", outputs)
+    if not outputs:
+        raise fail(name, "invalid outputs: expected one at least")
+    if not (param is None or (inspect.isclass(param) and issubclass(param, Parameter))):
+        raise invalid(name, "param", param, "a subclass of rsnet.Parameter", MXTypeError)
 
     def decorate(f: Any) -> Any:
+        if not callable(f):
+            raise invalid(name, "function", f, "a function", MXTypeError)
         leading = [] if param is None else ["p"]
-        check_takes(name, "the function", f, [*leading, *inputs])
+        check_takes(name, "the function", f, [*leading, *inputs], " (op.op(inputs=...) names them)")
         check_defaults(name, f)
         if param is not None:
             _check_no_fields(name, f, param)
@@ -147,15 +155,36 @@ def op(
             result = function(*given)
             return result if isinstance(result, (tuple, list)) else [result]
 
+        _attach(name, f, gradient, entry)
         entry.set_attr("TAccumulates", True)  # results are stored by `assign`
         for kernel in kernels:
             entry.set_attr(kernel, compute, views=views)
         _put(entry)
-        f.gradient = gradient
-        f.entry = entry
         return f
 
     return decorate
+
+
+def _names(operator: str, what: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of inputs or outputs, which are written as those of a user operator."""
+    arguments = parse_args(operator, what, given)
+    for argument in arguments:
+        if not (argument.single and argument.fixed):
+            each = "names that stand for one array each (op.define takes any number)"
+            raise invalid(operator, f"{what}s", given, each)
+    names = tuple(argument.name for argument in arguments)
+    if len(set(names)) < len(names):
+        raise invalid(operator, f"{what}s", list(names), "every name once")
+    return names
+
+
+def _attach(name: str, f: Any, gradient: Callable[..., Any], entry: Entry) -> None:
+    """Gives the decorated function its decorator ``gradient`` and its record."""
+    try:
+        f.gradient, f.entry = gradient, entry
+    except (AttributeError, TypeError):  # nothing of C has attributes
+        kept = "a function of Python: lambda x: f(x) makes one of any other"
+        raise invalid(name, "function", f, kept, MXTypeError) from None
 
 
 def _check_no_fields(name: str, f: Any, param: type[Parameter]) -> None:

@@ -151,8 +151,12 @@ def _unknown_operator(name: str) -> str:
             f"operator '{name}' of a library is not a user operator: these cannot have its "
             f"attributes {listed}; call it by nd or sym"
         )
+    import difflib  # for errors only: it would add to the time of importing rsnet
+
+    near = difflib.get_close_matches(name, user_operators, n=1)
+    hint = f", did you mean '{near[0]}'?" if near else ""
     known = ", ".join(sorted(user_operators)) or "none"
-    return f"user operator '{name}' is not registered (registered are: {known})"
+    return f"user operator '{name}' is not registered{hint} (registered are: {known})"
 
 
 #: The two functions that each namespace was subscribed with.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from .. import ndarray, symbol
 from ..ndarray import _by_numbers, _contrib, _contrib_updates
@@ -128,6 +129,21 @@ def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
+def _shown_inputs(info: Mapping[str, Any]) -> tuple[list[str], int]:
+    """The names of the inputs in a signature, as in the one at run time, and how many of them are
+    positional-only: those up to the last that is named like a keyword, and has another name here.
+    """
+    names = [key for key, _, _ in info["inputs"]]
+    taken = {*names, *(key for key, *_ in info["params"])}
+    shown = []
+    for i, key in enumerate(names):
+        other = f"{key}_" if _is_name(f"{key}_") else f"array{i}"
+        while other in taken:
+            other += "_"
+        shown.append(key if _is_name(key) else other)
+    return shown, max((i for i, key in enumerate(names, 1) if not _is_name(key)), default=0)
+
+
 def _function(name: str, short: str, array: str) -> str:
     info = facts(name)
     taken: list[str] = []
@@ -136,10 +152,10 @@ def _function(name: str, short: str, array: str) -> str:
         arguments.append(f"*data: {array} | Sequence[{array}]")
         taken.append("data")
     else:
-        for key, _, _ in info["inputs"]:
-            if _is_name(key) and key not in taken:
-                arguments.append(f"{key}: {array} | None = ...")
-                taken.append(key)
+        shown, positional = _shown_inputs(info)
+        arguments = [f"{key}: {array} | None = ..." for key in shown]
+        arguments[positional:positional] = ["/"] if positional else []
+        taken += shown
     for key, kind, _, _ in info["params"]:
         if _is_name(key) and key not in taken and key not in ("num_args", "out", "name", "attr"):
             arguments.append(f"{key}: {python_type(key, kind)} = ...")

@@ -126,7 +126,8 @@ class MemoryPlan:
         """
         kind = Path(path).suffix.lower()
         if kind not in (".svg", ".png"):
-            raise ValueError(f"draw: '{path}' ends with '{kind}', expected '.svg' or '.png'")
+            ending = "a name that ends with '.svg' or '.png'"
+            raise ValueError(f"draw: invalid path '{path}': expected {ending}")
         from . import drawing  # brings in much of the standard library
 
         picture = drawing.picture_of(self)

@@ -253,6 +253,10 @@ impl Engine for ThreadedEngine {
         *self.core.wait_timeout.lock() = limit;
     }
 
+    fn running_operations(&self) -> Vec<String> {
+        self.core.running_operations()
+    }
+
     fn is_hooked(&self) -> bool {
         self.core.slow_path.load(Ordering::Relaxed) & slow_path::HOOK != 0
     }

@@ -54,6 +54,18 @@ impl Core {
         Some(Error::new(ErrorKind::Interrupted, text))
     }
 
+    /// The names of the operations that run now, the oldest first.
+    pub fn running_operations(&self) -> Vec<String> {
+        let state = self.lock();
+        let mut tasks = self.blockers_of(&state, None);
+        tasks.retain(|&(progress, _)| progress == Progress::Running);
+        tasks.sort_by_key(|&(_, slot)| self.age(&state, slot));
+        // SAFETY: as in `describe`.
+        let name =
+            |&(_, slot): &(_, u32)| unsafe { &*self.slab.get(slot).body() }.name().to_owned();
+        tasks.iter().map(name).collect()
+    }
+
     /// A sort key that orders live tasks by push. Under the push lock.
     pub fn age(&self, state: &PushState, slot: u32) -> Reverse<u32> {
         // SAFETY: as in `describe`. Sequence numbers are modulo 2^32.

@@ -110,13 +110,10 @@ fn potrf<T: Real>(call: &Call<'_>) -> Result<()> {
             turn(y, n);
         }
         cholesky(y, n).map_err(|row| {
-            let expected = "a positive definite matrix";
-            Error::argument(
-                "A",
-                "value",
-                format!("a matrix whose pivot {row} is not positive"),
-                expected,
-            )
+            Error::value(format!(
+                "invalid matrix in argument 'A', whose pivot {row} is not positive: expected a \
+                 positive definite matrix"
+            ))
         })?;
         if !lower {
             turn(y, n);

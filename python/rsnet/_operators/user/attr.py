@@ -50,7 +50,7 @@ class Attr:
     kind : type or str
         A Python type or one of the kinds: int32, int64, uint64, bool, float, double, string,
         shape, data_type, list_int32, list_int64, list_float, list_data_type, list_shape,
-        list_string.
+        list_string. ``int`` is int64, which errors and documentation call ``long``, as MXNet does.
     default : optional
         Without it the attribute must be set.
     check : callable, optional
@@ -97,7 +97,7 @@ class Attr:
     def verify(self, op: str, name: str, value: Any) -> None:
         """Runs the check function."""
         if self.check is not None:
-            refuse(op, f"attribute '{name}'", self.check(value))
+            refuse(op, f"attribute '{name}'", value, self.check(value))
 
     # The core's schema ---------------------------------------------------------------------------
 
@@ -127,11 +127,11 @@ class Attr:
         return str(self.normal(op, name, value))
 
 
-def refuse(op: str, what: str, answer: Any) -> None:
-    """Turns the answer of a check function into an error if it refuses."""
+def refuse(op: str, what: str, value: Any, answer: Any) -> None:
+    """Turns the answer of a check function into an error if it refuses the value."""
     if answer is None or answer is True:
         return
     if isinstance(answer, str):
         raise fail(op, answer)
     if not answer:
-        raise fail(op, f"the check of {what} failed")
+        raise invalid(op, what, value, "what the check= accepts")

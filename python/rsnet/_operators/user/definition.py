@@ -86,7 +86,7 @@ class UserOpDefinition:
             declared.verify(self.name, key, full[key])
         conf = Conf(self, counts, full)
         if self.check is not None:
-            refuse(self.name, "the attributes", self.check(conf))
+            refuse(self.name, "attributes", full, self.check(conf))
         return conf
 
     def check_defaults(self) -> None:
@@ -100,7 +100,7 @@ class UserOpDefinition:
                 answer = self.check(Conf(self, counts, defaults))
             except NotGiven:
                 return
-            refuse(self.name, "the attributes", answer)
+            refuse(self.name, "attributes", dict(defaults), answer)
 
     # The core's side ---------------------------------------------------------------------------
 
@@ -208,8 +208,8 @@ class UserOpDefinition:
                 self.name, f"{total} inputs can be shared out in several ways, because {why}"
             )
         if rest < 0:
-            each = ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional)
-            raise invalid(self.name, "number of inputs", total, f"at least {total - rest}: {each}")
+            each = ", ".join(f"{a.count} of '{a.name}'" for a in self.inputs if not a.optional)
+            raise invalid(self.name, "number of inputs", total, f"at least {total - rest}, {each}")
         for arg in self.inputs:
             if arg.optional and rest >= arg.count:
                 counts[arg.name] = arg.count

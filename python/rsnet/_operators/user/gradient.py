@@ -92,17 +92,16 @@ def gradient_rule(d: Any) -> Callable[..., Any]:
     def rule(
         conf: Conf, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any
     ) -> Any:
-        where = f"{d.name} '{name}'"
+        where = f"{d.name} '{name}'" if name else d.name
         if d.grad is None:
-            raise fail(where, f"gradient function not found (attributes {conf.attrs})")
+            raise fail(where, f"has no gradient: expected one, by op.grad('{d.name}')")
         program = Rule()
         ctx = d.grad.context(conf, program, name, list(needed), specs)
         d.grad.function(ctx)
         for i, (bound, wanted) in enumerate(zip(ctx.bound, needed)):
             if wanted and not bound:
-                raise fail(
-                    where, f"expected a gradient of input '{conf.facts.inputs[i]}', got none"
-                )
+                none = f"expected a gradient of input '{conf.facts.inputs[i]}', got none"
+                raise fail(where, f"{none}: a function of op.grad gives each input one by ctx.bind")
         return program.program(d.name, ctx.results, len(needed))
 
     return rule

@@ -286,20 +286,25 @@ def grad(name: str, context: type[GradContext] = GradContext) -> Callable[[Any],
     return decorate
 
 
+def _registered_name(name: str) -> str:
+    """The name in ``nd`` of a user operator, or of any other; KeyError if there is none."""
+    known = registry.user_operators.get(name)
+    registered: str = name if known is None else known.registered
+    if registry.version(registered) is None:
+        raise KeyError(registry.absent(name, f"operator '{name}' is not registered"))
+    return registered
+
+
 def kernels(name: str) -> list[tuple[str, str, int]]:
     """``(name, condition, priority)`` of every kernel of any operator."""
-    known = registry.user_operators.get(name)
-    found: list[tuple[str, str, int]] = _core.operator_kernels(known.registered if known else name)
+    found: list[tuple[str, str, int]] = _core.operator_kernels(_registered_name(name))
     return found
 
 
 def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
     """Whether each kernel of an operator would run on these inputs, and why."""
-    known = registry.user_operators.get(name)
+    registered = _registered_name(name)
     device = ctx or (inputs[0].context if inputs else None)
     kind = device.device_type if device is not None else "cpu"
     specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
-    if known is not None and known.variable:
-        params.setdefault("num_args", len(inputs))
-    registered = known.registered if known else name
     return str(_core.explain_kernels(registered, specs, params, kind))
