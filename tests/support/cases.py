@@ -235,6 +235,7 @@ case("pick", (3, 4), In((4,), 0, 3, "index"), axis=0, keepdims=True)
 case("pick", (3, 4), In((3,), 0, 9, "index"), mode="wrap")
 for params in ({}, {"axis": 0}, {"axis": 1, "is_ascend": False}):
     case("sort", In((3, 4), kind="distinct"), **params)
+    case("_sort_as", (3, 4), In((3, 4), kind="distinct"), grad="none", **params)
     case(
         "argsort", In((3, 4), kind="distinct"), grad="zero", dtypes=("float32", "float64"), **params
     )
