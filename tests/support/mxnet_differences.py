@@ -124,7 +124,7 @@ differs("_contrib_quantized_pooling", "oneDNN fails in training mode: it finds n
         pool_type="max")  # fmt: skip
 
 # Values
-differs("mean", "MXNet's sums of 8-bit integers wrap", when=begins_with("uint8"))
+differs("mean", "MXNet's sums of 8-bit integers wrap", dtypes="uint8 int8")
 differs("SoftmaxActivation", "MXNet's float32 softmax of an instance is one of its last axis",
         when=lambda case: len(case.inputs[0].shape) > 2, mode=None, dtypes="float32")  # fmt: skip
 differs("_contrib_BilinearResize2D",
