@@ -115,6 +115,25 @@ def test_a_blocks_parameters_of_shapes_follow_the_convention():
     assert net(nd.ones((2, 3))).shape == (2, 3)
 
 
+@pytest.mark.parametrize(("shape", "function"), [
+    ((2, 0, 0), nd.linalg.potrf), ((2, 0, 0), nd.linalg.potri),
+    ((2, 0, 0), nd.linalg.extractdiag), ((2, 0, 0), nd.linalg.extracttrian),
+    ((2, 0), nd.linalg.makediag), ((2, 0), nd.linalg.maketrian),
+    ((2, 0, 0), lambda x: nd.linalg.trsm(x, x)), ((2, 0, 0), lambda x: nd.linalg.trmm(x, x)),
+    ((2, 0, 3), lambda x: nd.linalg.gelqf(x)[0]),
+])  # fmt: skip
+def test_matrices_without_elements_have_gradients(calculated, shape, function):
+    made = calculated(shape, function)
+    assert made[0] == 2 and 0 in made
+
+
+def test_diagonals_without_elements_are_in_matrices_of_zeros():
+    nd.full((2, 1, 1), 7).wait_to_read()  # memory that the next array may get
+    assert nd.linalg.makediag(nd.zeros((2, 0)), offset=1).asnumpy().tolist() == [[[0]], [[0]]]
+    with pytest.raises(mx.MXNetError, match="offset"):
+        nd.linalg.extractdiag(nd.zeros((2, 0, 0)), offset=1).wait_to_read()
+
+
 @pytest.mark.skipif(not hasattr(np, "from_dlpack"), reason="NumPy is too old for DLPack")
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
 def test_empty_arrays_come_by_dlpack(shape):

@@ -199,6 +199,28 @@ CASES = {
             x, w, scale=2, sample_type="bilinear", num_filter=2, num_args=2),
         [rand(1, 2, 2, 2), rand(2, 1, 4, 4)]),
     "make_loss": (lambda x: nd.make_loss(x * x), [P]),
+    "cumsum": (lambda x: nd.cumsum(x * x, axis=1), [P]),
+    "cumsum of all": (lambda x: nd.cumsum(x * x), [P]),
+    "sort": (lambda x: nd.sort(x * x, axis=0), [INSIDE]),
+    "sort of all": (lambda x: nd.sort(x * x, axis=None, is_ascend=False), [INSIDE]),
+    "AdaptiveAvgPooling2D": (
+        lambda x: nd.contrib.AdaptiveAvgPooling2D(x * x, output_size=(2, 3)), [rand(1, 2, 3, 4)]),
+    "BilinearResize2D": (
+        lambda x: nd.contrib.BilinearResize2D(x * x, height=4, width=3), [rand(1, 2, 3, 2)]),
+    "BilinearResize2D like": (
+        lambda x: nd.contrib.BilinearResize2D(x * x, nd.ones((1, 1, 2, 4)), mode="like"),
+        [rand(1, 2, 3, 2)]),
+    "interleaved_matmul_selfatt_qk": (
+        lambda x: nd.contrib.interleaved_matmul_selfatt_qk(x, heads=2), [rand(3, 2, 12)]),
+    "interleaved_matmul_selfatt_valatt": (
+        lambda x, a: nd.contrib.interleaved_matmul_selfatt_valatt(x, a, heads=2),
+        [rand(2, 1, 12), rand(2, 2, 2)]),
+    "interleaved_matmul_encdec_qk": (
+        lambda q, kv: nd.contrib.interleaved_matmul_encdec_qk(q, kv, heads=2),
+        [rand(2, 1, 4), rand(3, 1, 8)]),
+    "interleaved_matmul_encdec_valatt": (
+        lambda kv, a: nd.contrib.interleaved_matmul_encdec_valatt(kv, a, heads=2),
+        [rand(3, 1, 8), rand(2, 2, 3)]),
 }  # fmt: skip
 
 

@@ -162,3 +162,21 @@ def test_a_node_takes_name_and_attributes():
     assert fc.attr("color") == "red" and fc.name == "fc"
     with mx.name.NameManager():
         assert sym.relu(sym.Variable("x"), name=None, out=None).name == "relu0"
+
+
+def test_methods_of_symbols_take_what_those_of_arrays_take():
+    def moved(x):
+        return x.expand_dims(axis=1, inplace=True).squeeze(axis=1, inplace=True).squeeze()
+
+    x = sym.Variable("x")
+    assert moved(x).infer_shape(x=(2, 1, 3))[1] == [(2, 3)]
+    assert moved(nd.ones((2, 1, 3))).shape == (2, 3)
+    assert "axis" not in x.squeeze().tojson()
+    named = {"name": "n"}
+    made = [x.expand_dims(0, **named), x.squeeze(**named), x.reshape(-1, **named)]
+    assert [s.name for s in (*made, x.astype("int32", **named))] == ["n"] * 4
+
+
+def test_numbers_are_assigned_to_regions_by_mxnet_s_name():
+    x = nd.zeros((3,)).slice_assign_scalar(value=3, begin=(0,), end=(1,), step=(1,))
+    assert x.asnumpy().tolist() == [3, 0, 0]

@@ -382,3 +382,21 @@ def test_complete(op):
     if op not in REFERENCES and op not in RANDOM and op not in ELSEWHERE:
         missing.append("a reference in tests/support/reference.py")
     assert not missing, f"{op} lacks " + ", ".join(missing)
+
+
+@pytest.mark.parametrize("act_type", ["relu", "sigmoid", "tanh", "softrelu", "softsign"])
+def test_gradients_of_activations_at_nan_are_nan(act_type):
+    check_gradient_at_nan(lambda x: mx.nd.Activation(x, act_type=act_type))
+
+
+def test_the_gradient_of_smooth_l1_at_nan_is_nan():
+    check_gradient_at_nan(lambda x: mx.nd.smooth_l1(x, scalar=1.0))
+
+
+def check_gradient_at_nan(function):
+    x = mx.nd.array([float("nan"), -float("nan"), 2.0])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = function(x)
+    y.backward()
+    assert np.isnan(x.grad.asnumpy()).tolist() == [True, True, False]

@@ -150,3 +150,19 @@ def test_arrays_without_axes_and_without_elements():
             assert draw(*params).shape == (1,)
         assert nd.random.normal(shape=(), dtype="float64").dtype == np.float64
         assert nd.random.uniform(5, 6, shape=()).asscalar() >= 5
+
+
+@pytest.mark.parametrize("module", [nd.random, mx.random])
+def test_the_result_is_the_array_that_is_written(module):
+    x = nd.arange(6)
+    assert module.shuffle(x, out=x) is x
+    assert sorted(x.asnumpy().tolist()) == [0, 1, 2, 3, 4, 5]
+    out, two = nd.zeros((2,)), nd.array([1, 2])
+    assert module.uniform(1, 2, out=out) is out and (out.asnumpy() >= 1).all()
+    assert module.normal(two, two, out=out) is out
+    listed = [out]
+    assert module.normal(shape=(2,), out=listed) is listed
+    drawn = [nd.zeros((3,), dtype="int32"), nd.zeros((3,))]
+    given = {"shape": (3,), "get_prob": True}
+    assert module.multinomial(nd.array([0, 1]), **given, out=drawn) is drawn
+    assert drawn[0].asnumpy().tolist() == [1, 1, 1] and drawn[1].asnumpy().tolist() == [0, 0, 0]

@@ -282,3 +282,13 @@ def test_single_precision_divides_without_overflow():
         y = a / b
     y.backward()
     assert b.grad.asscalar() == pytest.approx(-1e-10, rel=1e-5)
+
+
+def test_means_of_integers_are_exact():
+    """Their sums do not fit into the dtype."""
+    image = nd.full((2, 3, 4), 200, dtype="uint8")
+    for axis in (None, 0, 1, (0, 2), -1):
+        assert (image.mean(axis=axis).asnumpy() == 200).all()
+    assert nd.full((1000,), -100, dtype="int8").mean().asscalar() == -100
+    assert nd.full((300,), 3, dtype="uint8").mean().asscalar() == 3
+    assert nd.full((3,), 2**31 - 1, dtype="int32").mean().asscalar() == 2**31 - 1

@@ -218,6 +218,7 @@ for name in ("sum", "mean", "prod", "max", "min", "nansum", "nanprod"):
 for name in ("sum", "mean"):
     case(name, (0, 3), axis=1, grad="none")
 case("sum", (2, 0, 3), axis=1, grad="none")
+case("mean", In((20, 3), 100, 101, "index"), axis=0, grad="none", dtypes=("uint8", "int8"))
 for shape, params in [((3, 4), {}), ((3, 4), {"ord": 1, "axis": 1}), ((3, 4), {"axis": 0}),
                       ((3, 4, 2), {"axis": (0, 1), "keepdims": True})]:  # fmt: skip
     case("norm", In(shape, 0.3, 2), **params)
@@ -235,6 +236,7 @@ case("pick", (3, 4), In((4,), 0, 3, "index"), axis=0, keepdims=True)
 case("pick", (3, 4), In((3,), 0, 9, "index"), mode="wrap")
 for params in ({}, {"axis": 0}, {"axis": 1, "is_ascend": False}):
     case("sort", In((3, 4), kind="distinct"), **params)
+    case("_sort_as", (3, 4), In((3, 4), kind="distinct"), grad="none", **params)
     case(
         "argsort", In((3, 4), kind="distinct"), grad="zero", dtypes=("float32", "float64"), **params
     )
@@ -335,6 +337,7 @@ case("_linspace", start=5, stop=1, num=4, endpoint=False, grad="none", dtypes=("
 case("_linspace", start=5, stop=9, num=1, dtype="int32", grad="none", dtypes=("float32",))
 case("_arange", start=5, grad="none", dtypes=("float32",))
 case("_arange", start=1.0, stop=4.0, step=0.5, repeat=2, grad="none", dtypes=("float32",))
+case("_arange", start=0, stop=1, step=0.1, dtype="float16", grad="none", dtypes=("float32",))
 case("_arange", start=7, stop=0, step=-2, dtype="int32", grad="none", dtypes=("float32",))
 case("_contrib_arange_like", (2, 3), grad="none")
 case("_contrib_arange_like", (2, 3), axis=1, start=2.0, step=0.5, grad="none")

@@ -49,6 +49,7 @@ for shape, weight, params in [
                                   "stride": (2, 2), "adj": (1, 1), "pad": (1, 1)}),
 ]:  # fmt: skip
     case("Deconvolution", shape, weight, **params)
+case("Deconvolution", (1, 2, 4, 3), (2, 3, 3, 3), kernel=(3, 3), num_filter=3, dilate=(2, 2))
 case("Deconvolution", (1, 2, 3, 3), (2, 2, 3, 3), (2,), kernel=(3, 3), num_filter=2, no_bias=False)
 
 for pool in ("max", "avg", "sum"):
@@ -63,6 +64,8 @@ for pool in ("max", "avg", "sum"):
     case("Pooling", In((1, 2, 4, 4, 4), kind="distinct"), pool_type=pool, kernel=(2, 2, 2),
          stride=(2, 2, 2))  # fmt: skip
 case("Pooling", (2, 2, 5, 5), pool_type="avg", kernel=(3, 3), pad=(1, 1), count_include_pad=False)
+case("Pooling", (1, 2, 5, 5), pool_type="max", kernel=(1, 1), stride=(3, 3),
+     pooling_convention="full", grad="none")  # fmt: skip
 case("Pooling", In((2, 2, 4, 4), 0.2, 1), pool_type="lp", p_value=2, kernel=(2, 2), stride=(2, 2))
 
 for act in ("relu", "sigmoid", "tanh", "softrelu", "softsign"):
@@ -81,6 +84,7 @@ for op in ("softmax", "log_softmax", "softmin"):
 case("softmax", In((3, 4), -3, 3), In((3,), 1, 5, "index", "int32"), use_length=True, axis=-1)
 case("SoftmaxActivation", In((3, 4), -3, 3))
 case("SoftmaxActivation", In((2, 3, 4), -3, 3), mode="channel")
+case("SoftmaxActivation", In((2, 3, 4), -3, 3))
 
 # Normalization. Statistics are compared by tests of their own.
 for shape, axis in [((4, 3), 1), ((4, 3, 2, 2), 1), ((4, 2, 3), -1), ((6, 1), 1)]:
@@ -161,6 +165,7 @@ for params in (
     case("mp_sgd_mom_update", half, half, copy, copy, momentum=0.9, mutates=(2, 3), **mixed)
     case("nag_mom_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)
     case("signsgd_update", W, G, grad="none", **params)
+    case("signsgd_update", W, G, grad="none", **params | {"clip_gradient": 0.0})
     case("signum_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)
     case("adam_update", W, G, (3, 4), POSITIVE, grad="none", mutates=(2, 3), **params)
     case("rmsprop_update", W, G, POSITIVE, grad="none", mutates=(2,), **params)

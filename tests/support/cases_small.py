@@ -61,6 +61,6 @@ case("_contrib_calibrate_entropy", In((41,), 0, 30, "index"), In((42,), -2, 2, "
      num_quantized_bins=15, grad="none", dtypes=("float32",))  # fmt: skip
 case("_contrib_hawkesll", In((2, 3), 0.5, 1.5), In((3,), 0.1, 0.5), In((3,), 0.5, 2),
      In((2, 3), 0, 1), In((2, 4), 0.1, 0.9), In((2, 4), 0, 3, "index", "int32"),
-     In((2,), 2, 5, "index"), In((2,), 4, 6), grad="none", dtypes=WIDE)  # fmt: skip
+     In((2,), 2, 5, "index"), In((2,), 4, 6), wrt=(0, 1, 2, 3), dtypes=WIDE)  # fmt: skip
 case("IdentityAttachKLSparseReg", In((4, 3), 0.1, 0.9), In((3,), 0.2, 0.6), grad="none",
      dtypes=WIDE)  # fmt: skip

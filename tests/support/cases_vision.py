@@ -67,6 +67,7 @@ for params in (
     {"height": 5, "width": 7},
     {"height": 2, "width": 3, "align_corners": False},
     {"height": 1, "width": 1},
+    {"height": 1, "width": 2, "align_corners": False},
     {"scale_height": 1.5, "scale_width": 0.5},
     {"mode": "odd_scale", "scale_height": 2.0, "scale_width": 2.0},
     {"mode": "to_even_up"},
@@ -79,6 +80,7 @@ for size in ((), (2,), (2, 3), (5, 6)):
 case("BilinearSampler", (2, 3, 4, 5), In((2, 2, 3, 3), -1.3, 1.3))
 case("BilinearSampler", (1, 1, 1, 1), In((1, 2, 1, 1), -0.5, 0.5))
 case("GridGenerator", (2, 6), transform_type="affine", target_shape=(3, 4))
+case("GridGenerator", (2, 6), transform_type="affine", target_shape=(1, 3))
 case("GridGenerator", (2, 2, 3, 4), transform_type="warp")
 case("SpatialTransformer", (2, 3, 4, 5), In((2, 6), -0.7, 0.7), target_shape=(3, 2),
      transform_type="affine", sampler_type="bilinear")  # fmt: skip

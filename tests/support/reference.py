@@ -302,6 +302,12 @@ def sort(x, axis=-1, is_ascend=True):
     return y if is_ascend else np.flip(y, axis)
 
 
+@reference("_sort_as")
+def sort_as(values, x, axis=-1, is_ascend=True):
+    order = np.argsort(x, axis)
+    return np.take_along_axis(values, order if is_ascend else np.flip(order, axis), axis)
+
+
 @reference("argsort")
 def argsort(x, axis=-1, is_ascend=True, dtype="float32"):
     return np.argsort(x if is_ascend else -x, axis, kind="stable").astype(dtype)

@@ -317,7 +317,7 @@ def nag_mom_update(w, g, m, lr, momentum=0.0, wd=0.0, rescale_grad=1.0, clip_gra
 
 @reference("signsgd_update")
 def signsgd_update(w, g, lr, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0):
-    return (1 - lr * wd) * w - lr * np.sign(g)
+    return (1 - lr * wd) * w - lr * np.sign(clipped(g * rescale_grad, clip_gradient))
 
 
 @reference("signum_update")

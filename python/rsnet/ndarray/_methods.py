@@ -310,6 +310,17 @@ def _slice_assign(
     return self
 
 
+def _slice_assign_scalar(
+    self: NDArray,
+    value: Any,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    step: Sequence[int | None] | None,
+) -> NDArray:
+    """Assigns a number to a region."""
+    return _slice_assign(self, value, begin, end, step)
+
+
 def _blank(source: None) -> NDArray:
     """The array that a state fills. Pickles name it and not the class, which has the name of its
     module from MXNet where rsnet takes MXNet's place.
@@ -401,7 +412,7 @@ def _install() -> None:
         "reshape": _reshape,
         "reshape_like": _reshape_like,
         "slice_assign": _slice_assign,
-        "slice_assign_scalar": _slice_assign,
+        "slice_assign_scalar": _slice_assign_scalar,
         "squeeze": _squeeze,
         "tostype": _tostype,
     }

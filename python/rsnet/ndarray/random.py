@@ -33,20 +33,28 @@ def _given(value: Any, default: Any = None) -> Any:
     return default if value is None or value is _Null else value
 
 
+def _invoke(name: str, inputs: list[Any], params: list[tuple[str, Any]], out: Any) -> Any:
+    """Runs an operator; the result is `out`, an array or a list of them, if that is given."""
+    if out is None:
+        return _core.invoke(name, inputs, params)
+    _core.invoke(name, inputs, params, out if isinstance(out, (list, tuple)) else [out])
+    return out
+
+
 def _sample(
     name: str,
     params: dict[str, Any],
     shape: Any,
     dtype: Any,
     ctx: Context | str | None,
-    out: NDArray | None,
+    out: Any,
     more: dict[str, Any],
 ) -> Any:
     """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays; refuses `more`."""
     if more:
         refuse_keywords(name, more, ", ".join((*params, "shape, dtype, ctx, out")))
     shape, dtype = _given(shape), _given(dtype)
-    outs = None if out is None else [out]
+    target = out[0] if isinstance(out, (list, tuple)) else out
     arrays = [isinstance(v, NDArray) for v in params.values()]
     if any(arrays):
         if not all(arrays):
@@ -57,9 +65,9 @@ def _sample(
         given = [("shape", shape if shape is not None else ())]
         if dtype is not None:
             given.append(("dtype", np.dtype(dtype).name))
-        return _core.invoke(f"_sample_{name}", list(params.values()), given, outs)
+        return _invoke(f"_sample_{name}", list(params.values()), given, out)
     if shape is None:
-        shape = (1,) if out is None else out.shape
+        shape = (1,) if out is None else target.shape
     elif out is None and _core.is_np_shape():
         # Extents that a parameter of an operator cannot say: none, and 0.
         extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -70,11 +78,11 @@ def _sample(
     if dtype is not None:
         given.append(("dtype", np.dtype(dtype).name))
     elif out is not None:
-        given.append(("dtype", np.dtype(out.dtype).name))
+        given.append(("dtype", np.dtype(target.dtype).name))
     if ctx is None:
-        return _core.invoke(f"_random_{name}", [], given, outs)
+        return _invoke(f"_random_{name}", [], given, out)
     with as_context(ctx):
-        return _core.invoke(f"_random_{name}", [], given, outs)
+        return _invoke(f"_random_{name}", [], given, out)
 
 
 def uniform(
@@ -269,11 +277,12 @@ def multinomial(
     data: NDArray,
     shape: Any = _Null,
     get_prob: bool = False,
-    out: NDArray | None = None,
+    out: NDArray | list[NDArray] | None = None,
     dtype: Any = "int32",
     **kwargs: Any,
 ) -> Any:
-    """Indices drawn with the probabilities in the last axis of `data`.
+    """Indices drawn with the probabilities in the last axis of `data`; with `get_prob` a list of
+    them and of the logarithms of their probabilities.
 
     Examples
     --------
@@ -286,12 +295,11 @@ def multinomial(
     params = [("get_prob", get_prob), ("dtype", dtype)]
     if _given(shape) is not None:
         params.append(("shape", shape))
-    outs = None if out is None else [out]
-    return _core.invoke("_sample_multinomial", [data], params, outs)
+    return _invoke("_sample_multinomial", [data], params, out)
 
 
-def shuffle(data: NDArray, **kwargs: Any) -> Any:
-    """The rows of `data` in random order.
+def shuffle(data: NDArray, out: NDArray | None = None, **kwargs: Any) -> Any:
+    """The rows of `data` in random order; with ``out=data`` in place.
 
     Examples
     --------
@@ -300,8 +308,8 @@ def shuffle(data: NDArray, **kwargs: Any) -> Any:
     [1.0, 2.0, 3.0]
     """
     if kwargs:
-        refuse_keywords("shuffle", kwargs, "data")
-    return _core.invoke("_shuffle", [data], [], None)
+        refuse_keywords("shuffle", kwargs, "data, out")
+    return _invoke("_shuffle", [data], [], out)
 
 
 def __getattr__(name: str) -> Any:

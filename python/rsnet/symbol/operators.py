@@ -56,24 +56,46 @@ for _method in [
 #: Functions that are methods as well.
 FLUENT = """abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
 broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag exp
-expand_dims expm1 fix flatten flip floor log log10 log1p log2 log_softmax max mean min nanprod
+expm1 fix flatten flip floor log log10 log1p log2 log_softmax max mean min nanprod
 nansum norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
 round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax
-softmin sort space_to_depth split split_v2 sqrt square squeeze sum swapaxes take tan tanh tile topk
+softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk
 transpose trunc zeros_like""".split()
+
+
+def _call(op: str, *args: Any, **kwargs: Any) -> Symbol:
+    """Calls the function of an operator."""
+    from .register import function
+
+    return function(op)(*args, **kwargs)
 
 
 def _reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Symbol:
     """`sym.reshape` of this symbol; the shape as a tuple or as several integers."""
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
         shape = tuple(shape[0])
-    return _apply("Reshape", [self], **({"shape": shape} if shape else {}), **kwargs)
+    return _call("Reshape", self, **({"shape": shape} if shape else {}), **kwargs)
 
 
 def _astype(self: Symbol, dtype: Any, **kwargs: Any) -> Symbol:
     """`sym.cast` of this symbol."""
-    return _apply("Cast", [self], dtype=dtype, **kwargs)
+    return _call("Cast", self, dtype=dtype, **kwargs)
 
 
-for _name, _written in (("reshape", _reshape), ("astype", _astype)):
-    setattr(Symbol, _name, _written)
+def _expand_dims(self: Symbol, axis: int, inplace: bool = False, **kwargs: Any) -> Symbol:
+    """`sym.expand_dims` of this symbol; `inplace` matters for arrays only."""
+    return _call("expand_dims", self, axis=axis, **kwargs)
+
+
+def _squeeze(self: Symbol, axis: Any = None, inplace: bool = False, **kwargs: Any) -> Symbol:
+    """`sym.squeeze` of this symbol; `inplace` matters for arrays only."""
+    return _call("squeeze", self, **({} if axis is None else {"axis": axis}), **kwargs)
+
+
+for _method, _written in {
+    "astype": _astype,
+    "expand_dims": _expand_dims,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+}.items():
+    setattr(Symbol, _method, _written)

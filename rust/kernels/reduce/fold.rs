@@ -10,12 +10,15 @@ pub trait Accumulate: Arith {
     /// Sums, products and extremes. Half precision is accumulated in `f32`, every other type in
     /// itself.
     type Sum: Arith;
+    /// Sums that are divided by a count: a type in which those of small integers do not wrap.
+    type Total: Arith;
     /// Sums of squares: a floating-point type, so that squares of integers do not wrap.
     type Squares: Arith;
     /// By how much numbers are scaled where their squares leave the range of `Squares`, or 1 if
     /// they cannot. A power of two, so that scaling does not round.
     const SCALE: f64;
     fn widen(self) -> Self::Sum;
+    fn total(self) -> Self::Total;
     fn narrow(sum: Self::Sum) -> Self;
     fn square(self) -> Self::Squares;
     fn lowest() -> Self;
@@ -23,13 +26,16 @@ pub trait Accumulate: Arith {
 }
 
 macro_rules! accumulate {
-    ($($t:ident, $squares:ident, $scale:expr, $low:expr, $high:expr;)*) => {$(
+    ($($t:ident, $total:ident, $squares:ident, $scale:expr, $low:expr, $high:expr;)*) => {$(
         impl Accumulate for $t {
             type Sum = $t;
+            type Total = $total;
             type Squares = $squares;
             const SCALE: f64 = $scale;
             #[inline(always)]
             fn widen(self) -> $t { self }
+            #[inline(always)]
+            fn total(self) -> $total { self as $total }
             #[inline(always)]
             fn narrow(sum: $t) -> Self { sum }
             #[inline(always)]
@@ -40,20 +46,25 @@ macro_rules! accumulate {
     )*};
 }
 accumulate! {
-    f32, f32, (1u128 << 90) as f64, f32::NEG_INFINITY, f32::INFINITY;
-    f64, f64, 4.149515568880993e180, f64::NEG_INFINITY, f64::INFINITY; // 2^600
-    u8, f64, 1.0, u8::MIN, u8::MAX;
-    i8, f64, 1.0, i8::MIN, i8::MAX;
-    i32, f64, 1.0, i32::MIN, i32::MAX;
-    i64, f64, 1.0, i64::MIN, i64::MAX;
+    f32, f32, f32, (1u128 << 90) as f64, f32::NEG_INFINITY, f32::INFINITY;
+    f64, f64, f64, 4.149515568880993e180, f64::NEG_INFINITY, f64::INFINITY; // 2^600
+    u8, i64, f64, 1.0, u8::MIN, u8::MAX;
+    i8, i64, f64, 1.0, i8::MIN, i8::MAX;
+    i32, i64, f64, 1.0, i32::MIN, i32::MAX;
+    i64, i64, f64, 1.0, i64::MIN, i64::MAX;
 }
 
 impl Accumulate for f16 {
     type Sum = f32;
+    type Total = f32;
     type Squares = f32;
     const SCALE: f64 = 1.0;
     #[inline(always)]
     fn widen(self) -> f32 {
+        half_to_f32(self)
+    }
+    #[inline(always)]
+    fn total(self) -> f32 {
         half_to_f32(self)
     }
     #[inline(always)]
@@ -74,10 +85,15 @@ impl Accumulate for f16 {
 
 impl Accumulate for bool {
     type Sum = bool;
+    type Total = bool;
     type Squares = bool;
     const SCALE: f64 = 1.0;
     #[inline(always)]
     fn widen(self) -> bool {
+        self
+    }
+    #[inline(always)]
+    fn total(self) -> bool {
         self
     }
     #[inline(always)]
@@ -127,7 +143,7 @@ macro_rules! folds {
 
 folds! {
     Sum in Sum: T::Sum::zero(), |x| x.widen(), |a, b| a.add(b), |s, _n| T::narrow(s);
-    Mean in Sum: T::Sum::zero(), |x| x.widen(), |a, b| a.add(b), |s, n| {
+    Mean in Total: T::Total::zero(), |x| x.total(), |a, b| a.add(b), |s, n| {
         // Integers are truncated, as everywhere; the mean of nothing is NaN where there is one.
         if n == 0 { T::from_f64(f64::NAN) } else { T::from_f64(s.to_f64() / n as f64) }
     };

@@ -65,6 +65,23 @@ fn long_rows_and_columns() {
     }
 }
 
+#[test]
+fn means_of_integers_do_not_wrap() {
+    let cases = [(DType::U8, 200.), (DType::I8, -100.), (DType::I32, 2e9)];
+    for (dtype, value) in cases {
+        for (dims, reduced) in
+            [([1000, 1], [true, true]), ([3, 90], [true, false]), ([2, 90], [false, true])]
+        {
+            let shape = Shape::new(&dims);
+            let x = Tensor::new(&dims, dtype, &vec![value; shape.size()]);
+            let kept: Shape = dims.iter().zip(reduced).filter(|d| !d.1).map(|d| *d.0).collect();
+            let out = Tensor::zeros(&kept, dtype);
+            reduce(Reduction::Mean, &x.view(), &reduced, &out.view());
+            assert!(out.values().iter().all(|&v| v == value), "{dtype} {:?}", out.values());
+        }
+    }
+}
+
 /// Additions that an element passes through at most, as the module's documentation states it.
 fn depth(n: usize) -> f64 {
     96.0 + (n as f64).log2()

@@ -41,6 +41,9 @@ const LINEAR: &[(&str, &str, &[Arg])] = &[
     ("_backward_broadcast_axis", "broadcast_axis", &[Grad(0)]),
     ("_backward_tile", "tile", &[Grad(0)]),
     ("_backward_repeat", "repeat", &[Grad(0)]),
+    ("_backward_sort", "_sort_as", &[Grad(0), Input(1)]),
+    ("_backward_np_cumsum", "_np_cumsum", &[Grad(0)]),
+    ("_backward_contrib_AdaptiveAvgPooling2D", "_contrib_AdaptiveAvgPooling2D", &[Grad(0)]),
     ("_backward_reverse", "reverse", &[Grad(0)]),
     ("_backward_depth_to_space", "depth_to_space", &[Grad(0)]),
     ("_backward_space_to_depth", "space_to_depth", &[Grad(0)]),
@@ -68,6 +71,9 @@ const PRODUCTS: &[(&str, &str)] = &[
     ("_backward_FullyConnected", "FullyConnected"),
     ("_backward_Convolution", "Convolution"),
     ("_backward_Deconvolution", "Deconvolution"),
+    ("_backward_interleaved_matmul_encdec_qk", "_contrib_interleaved_matmul_encdec_qk"),
+    ("_backward_interleaved_matmul_encdec_valatt", "_contrib_interleaved_matmul_encdec_valatt"),
+    ("_backward_interleaved_matmul_selfatt_valatt", "_contrib_interleaved_matmul_selfatt_valatt"),
 ];
 
 /// The gradient of the backward operator `name`, if a table has it.
@@ -102,6 +108,17 @@ pub fn gradient(name: &str) -> Option<Gradient> {
     }
     if ["_backward_Pooling", "_backward_Pooling_v1"].contains(&name) {
         return Some(Gradient::rule(pooling));
+    }
+    if name == "_backward_contrib_BilinearResize2D" {
+        return Some(Gradient::rule(|b, node| {
+            // The output gradient has the extents that `like` gives.
+            let like = node.attrs.value("mode").is_some_and(|mode| mode.to_string() == "like");
+            let args: &[Arg] = if like { &[Grad(0), Input(0)] } else { &[Grad(0)] };
+            transpose(b, node, "_contrib_BilinearResize2D", args)
+        }));
+    }
+    if name == "_backward_interleaved_matmul_selfatt_qk" {
+        return Some(Gradient::rule(self_attention));
     }
     if name == "_backward_UpSampling" {
         return Some(Gradient::rule(|b, node| {
@@ -162,6 +179,32 @@ fn pooling(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         _ => b.op("Pooling", "", &params(node), &[g])?,
     };
     Ok(vec![Some(of_g[0]), None, None])
+}
+
+/// The scores of self-attention are a product `q(x) k(x)'` of two parts of their input. With `u`
+/// arriving at the gradient of `x`, the output gradient gets `q(u) k(x)' + q(x) k(u)'`, and `x`
+/// gets the gradient of the operator at `u`, as products are symmetric.
+fn self_attention(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let ints = |items: &[i64]| Value::List(items.iter().map(|&i| Value::Int(i)).collect());
+    let heads = match node.attrs.value("heads") {
+        Some(Value::Int(heads)) => *heads,
+        _ => return Gradient::None.apply(b, node),
+    };
+    let ([g, x], u) = ([node.inputs[0], node.inputs[1]], node.out_grad(b, 0)?);
+    let mut parts = |e: GradEntry| {
+        let apart = b.op("reshape", "", &[("shape", ints(&[0, 0, heads, 3, -1]))], &[e])?[0];
+        let each = [("num_outputs", Value::Int(3)), ("axis", Value::Int(3))];
+        b.op("SliceChannel", "", &each, &[apart])
+    };
+    let (of_u, of_x) = (parts(u)?, parts(x)?);
+    let mut scores = |queries: GradEntry, keys: GradEntry| -> Result<GradEntry> {
+        let together = b.op("Concat", "", &[("dim", Value::Int(3))], &[queries, keys, of_x[2]])?[0];
+        let flat = b.op("reshape", "", &[("shape", ints(&[0, 0, -1]))], &[together])?[0];
+        Ok(b.op("_contrib_interleaved_matmul_selfatt_qk", "", &params(node), &[flat])?[0])
+    };
+    let sides = [scores(of_u[0], of_x[1])?, scores(of_x[0], of_u[1])?];
+    let of_g = b.op("elemwise_add", "", &[], &sides)?[0];
+    Ok(vec![Some(of_g), Some(b.rerun(&[g, u])?[0])])
 }
 
 fn product(b: &mut dyn GradBuilder, node: &GradNode<'_>, forward: &str) -> Result<Gradients> {

@@ -105,7 +105,8 @@ impl Part {
     /// Length of the vector for matrices of `n` rows.
     fn length(self, n: i64) -> Result<i64> {
         let m = n - self.offset().abs();
-        if n >= 0 && m < 1 {
+        // A matrix without elements has the main diagonal alone, without elements.
+        if n >= 0 && m < n.min(1) {
             let expected = format!("below {n}, the number of rows");
             return Err(Error::argument("offset", "absolute value", self.offset().abs(), expected));
         }
@@ -194,7 +195,7 @@ fn extract(def: OpDef, inverse: &'static str, doc: String) -> OpDef {
         .gradient(inverse_gradient(inverse))
         .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => {
             let (n, _, count) = matrices(&c.inputs[0]);
-            if wanted(c, 0) && count > 0 {
+            if wanted(c, 0) && c.outputs[0].size() > 0 {
                 // SAFETY: the output is ours to write and overlaps no input.
                 let (a, y) = unsafe { (c.inputs[0].slice::<T>(), c.outputs[0].slice_mut::<T>()) };
                 let length = y.len() / count;
@@ -217,12 +218,14 @@ fn make(def: OpDef, inverse: &'static str, doc: String) -> OpDef {
         .gradient(inverse_gradient(inverse))
         .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => {
             let (n, _, count) = matrices(&c.outputs[0]);
-            if wanted(c, 0) && count > 0 && c.inputs[0].size() > 0 {
+            if wanted(c, 0) {
                 // SAFETY: the output is ours to write and overlaps no input.
                 let (v, y) = unsafe { (c.inputs[0].slice::<T>(), c.outputs[0].slice_mut::<T>()) };
                 y.fill(T::of(0.0));
-                for (v, y) in v.chunks_exact(v.len() / count).zip(y.chunks_exact_mut(n * n)) {
-                    part(c.attrs).walk(n, |to, from| y[to] = v[from]);
+                if !v.is_empty() {
+                    for (v, y) in v.chunks_exact(v.len() / count).zip(y.chunks_exact_mut(n * n)) {
+                        part(c.attrs).walk(n, |to, from| y[to] = v[from]);
+                    }
                 }
             }
             Ok(())

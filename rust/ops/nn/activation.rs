@@ -36,8 +36,8 @@ Applies an activation function element-wise.
 Notes
 -----
 Data of any shape, float16 (calculated in float32), float32 or float64; the output has the same
-shape and dtype. The gradient of ``relu`` at 0 is 0. It is calculated from the output, of
-``softsign`` from the input. Data of an integer dtype is an error.
+shape and dtype. The gradient of ``relu`` at 0 is 0, at nan nan. It is calculated from the output,
+of ``softsign`` from the input. Data of an integer dtype is an error.
 
 Examples
 --------
@@ -101,7 +101,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: all views have `n` elements and the output is one of the inputs or apart.
     unsafe {
         match call.attrs.get::<ActivationParam>().act_type {
-            ActType::Relu => map(from, dx, n, |[g, y]| if y > zero { g } else { zero }),
+            // Where the output is not positive it is 0 or NaN, and so is the gradient.
+            ActType::Relu => map(from, dx, n, |[g, y]| if y > zero { g } else { y }),
             ActType::Sigmoid => map(from, dx, n, |[g, y]| g * y * (one - y)),
             ActType::Tanh => map(from, dx, n, |[g, y]| g * (one - y * y)),
             ActType::SoftRelu => map(from, dx, n, |[g, y]| -g * (-y).exp_m1()),
@@ -140,6 +141,16 @@ mod tests {
         assert_eq!(at("sigmoid")[..3], [0., 0.5, 1.]);
         assert_eq!(at("tanh")[..3], [-1., 0., 1.]);
         assert_eq!(at("softrelu")[..3], [0., 2f64.ln(), 1000.]);
+    }
+
+    #[test]
+    fn gradients_at_nan_are_nan() {
+        let x = [Tensor::of(&[2], &[f64::NAN, -1.])];
+        for act in TYPES {
+            let ran = run("Activation", &[("act_type", act)], &x, true).unwrap();
+            let slope = ran.gradients(&[Tensor::of(&[2], &[2., 2.])]).unwrap()[0].values();
+            assert!(slope[0].is_nan() && slope[1].is_finite(), "{act}: {slope:?}");
+        }
     }
 
     #[test]

@@ -23,8 +23,9 @@ lda and state ``(N, K)``, alpha and beta ``(K,)``, lags and marks ``(N, T)``, va
 max_time ``(N,)``; lags are the times since the event before, of which valid_length count. Outputs:
 the log-likelihoods ``(N,)``, and the states ``(N, K)`` at max_time, for the next part of the same
 processes. marks are int32, all else has one float dtype (float16 is calculated in float32). lda,
-alpha and beta have gradients, all else has none. A mark that is not below K is an error. Source: A.
-Hawkes, Spectra of some self-exciting and mutually exciting point processes, 1971.
+alpha, beta and state have the gradients of both outputs, all else has none. A mark that is not
+below K is an error. Source: A. Hawkes, Spectra of some self-exciting and mutually exciting point
+processes, 1971.
 
 Examples
 --------
@@ -146,8 +147,11 @@ struct Likelihood {
     by_lda: Vec<f64>,
     by_alpha: Vec<f64>,
     by_beta: Vec<f64>,
+    by_state: Vec<f64>,
     /// The derivative of the last state with respect to beta.
     state_by_beta: Vec<f64>,
+    /// The derivative of the last state with respect to the first.
+    left: Vec<f64>,
 }
 
 impl Processes {
@@ -198,7 +202,9 @@ impl Processes {
             by_lda: vec![-end; k],
             by_alpha: vec![0.0; k],
             by_beta: vec![0.0; k],
+            by_state: vec![0.0; k],
             state_by_beta: Vec::new(),
+            left: Vec::with_capacity(k),
         };
         let mut time = 0.0;
         let events = row * t..row * t + self.lengths[row];
@@ -212,11 +218,15 @@ impl Processes {
             made.by_lda[mark] += 1.0 / intensity;
             made.by_alpha[mark] += beta * s[mark] / intensity;
             made.by_beta[mark] += alpha * (s[mark] + beta * d[mark]) / intensity;
+            made.by_state[mark] += alpha * beta * (-beta * time).exp() / intensity;
             s[mark] += 1.0;
         }
         for mark in 0..k {
             self.decay(mark, end, &mut last, &mut s, &mut d, &mut made);
             made.value -= lda[mark] * end;
+            let left = (-self.beta[mark] * end).exp();
+            made.by_state[mark] -= self.alpha[mark] * (1.0 - left);
+            made.left.push(left);
         }
         (made.state, made.state_by_beta) = (s, d);
         made
@@ -270,18 +280,19 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     let [grads, states] = [0, 1].map(|i| numbers::<T>(&call.inputs[i]));
     let processes = Processes::of::<T>(&call.inputs[2..])?;
     let kinds = processes.kinds;
-    let mut lda = vec![0.0; processes.rows * kinds];
+    let [mut lda, mut state] = [(); 2].map(|()| vec![0.0; processes.rows * kinds]);
     let (mut alpha, mut beta) = (vec![0.0; kinds], vec![0.0; kinds]);
     for (row, grad) in grads.iter().enumerate() {
         let made = processes.likelihood(row);
         for mark in 0..kinds {
-            lda[row * kinds + mark] = grad * made.by_lda[mark];
+            let at = row * kinds + mark;
+            lda[at] = grad * made.by_lda[mark];
+            state[at] = grad * made.by_state[mark] + states[at] * made.left[mark];
             alpha[mark] += grad * made.by_alpha[mark];
-            let by_state = states[row * kinds + mark] * made.state_by_beta[mark];
-            beta[mark] += grad * made.by_beta[mark] + by_state;
+            beta[mark] += grad * made.by_beta[mark] + states[at] * made.state_by_beta[mark];
         }
     }
-    let found = [&lda, &alpha, &beta];
+    let found = [&lda, &alpha, &beta, &state];
     for (i, out) in call.outputs.iter().enumerate() {
         if call.req[i] == OpReq::Null {
             continue;
@@ -314,6 +325,6 @@ mod tests {
             Tensor::of(&[2], &[3., 2.]),
             Tensor::of(&[2], &[3., 2.5]),
         ];
-        check_gradient("_contrib_hawkesll", &[], &inputs, &[0, 1, 2], true);
+        check_gradient("_contrib_hawkesll", &[], &inputs, &[0, 1, 2, 3], true);
     }
 }

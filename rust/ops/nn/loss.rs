@@ -343,7 +343,8 @@ fn smooth_l1_grad<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: all have one shape; the output is one of the inputs or apart from both.
     unsafe {
         map(from, out.as_ptr(), out.size(), |[g, x]| {
-            g * if x.abs() < near { s2 * x } else { one.copysign(x) }
+            let slope = if x.abs() < near { s2 * x } else { one.copysign(x) };
+            g * if x.is_nan() { x } else { slope }
         });
     }
     Ok(())
@@ -454,6 +455,10 @@ mod tests {
         let x = Tensor::noise(&[3, 4], 2);
         check_gradient("smooth_l1", &[("scalar", "1.5")], &[x.clone()], &[0], true);
         check_half("smooth_l1", &[("scalar", "1.5")], &[x.clone()], true);
+        let beyond = [Tensor::of(&[3], &[f64::NAN, -f64::NAN, 2.])];
+        let ran = run("smooth_l1", &[], &beyond, true).unwrap();
+        let slope = ran.gradients(&[Tensor::of(&[3], &[1.; 3])]).unwrap()[0].values();
+        assert!(slope[0].is_nan() && slope[1].is_nan() && slope[2] == 1., "{slope:?}");
         let label = Tensor::of(&[3], &[0., 3., 1.]);
         check_gradient("softmax_cross_entropy", &[], &[x.clone(), label.clone()], &[0], true);
         check_half("softmax_cross_entropy", &[], &[x, label], true);

@@ -157,10 +157,12 @@ fn whole_shape(s: &Shape, axis: Option<i32>) -> Result<Shape> {
     }
 }
 
+/// Arranges the first input in the order of the last one, which may be itself.
 fn sort_kernel(call: &Call<'_>) -> Result<()> {
-    let (x, out, p) = (&call.inputs[0], &call.outputs[0], call.attrs.get::<SortParam>());
+    let (values, x) = (&call.inputs[0], &call.inputs[call.inputs.len() - 1]);
+    let (out, p) = (&call.outputs[0], call.attrs.get::<SortParam>());
     let lines = lines(x.shape(), p.axis)?;
-    let (from, to, size) = (Shared(x.ptr()), Shared(out.ptr()), x.dtype().size());
+    let (from, to, size) = (Shared(values.ptr()), Shared(out.ptr()), x.dtype().size());
     for_orders(x, lines, lines.1, p.is_ascend, |line, order| {
         for (i, &j) in order.iter().enumerate() {
             put(&from, spot(line, j, lines.1, lines.2), &to, spot(line, i, lines.1, lines.2), size);
@@ -213,6 +215,21 @@ fn sorts() -> Vec<OpDef> {
             }))
             .kernel(kernel(sort_kernel)),
         OpDef::new::<SortParam>("_backward_sort").kernel(kernel(sort_backward)),
+        OpDef::new::<SortParam>("_sort_as")
+            .doc(&text(
+                "Arranges values in the order that sorts an array of the same shape.",
+                "It has no gradient.",
+                "nd._internal._sort_as(nd.array([30, 10, 20]), nd.array([3, 1, 2]))\n[10. 20. 30.]",
+            ))
+            .inputs_are(&[("values", "What is arranged."), ("data", "What the order is of.")])
+            .infer_shape(|attrs, inputs, outputs| {
+                let known = inputs[0].clone();
+                assign_shape(&mut inputs[1], "data", &known)?;
+                from_first(inputs, outputs, |s| whole_shape(s, attrs.get::<SortParam>().axis))
+            })
+            .infer_type(same_type)
+            .gradient(Gradient::None)
+            .kernel(kernel(sort_kernel)),
         OpDef::new::<ArgsortParam>("argsort")
             .aliases(&["_npi_argsort"])
             .doc(&argsort)

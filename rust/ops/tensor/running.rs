@@ -310,7 +310,7 @@ fn both_moments() -> [OpDef; 2] {
         .inputs_are(&[("data", "The input array.")])
         .outputs_are(&["output0", "output1"])
         .infer_shape(|attrs, inputs, outputs| {
-            if !inputs[0].is_known() {
+            if !inputs[0].rank_known() {
                 return Ok(false);
             }
             let flags = reduced_axes(attrs, &inputs[0])?;
@@ -321,7 +321,7 @@ fn both_moments() -> [OpDef; 2] {
             let out = super::common::at_least_1d(out);
             assign_shape(&mut outputs[0], "output0", &out)?;
             assign_shape(&mut outputs[1], "output1", &out)?;
-            Ok(true)
+            Ok(all_known(inputs, outputs))
         })
         .infer_type(same_type)
         .gradient(Gradient::declared("_backward_moments", |_, _, _| {
