@@ -256,10 +256,11 @@ class NDArrayIter(DataIter):
             )
         self.data = named_arrays(data, data_name, allow_empty=False)
         self.label = named_arrays(label, label_name, allow_empty=True)
-        lengths = {name: len(x) for name, x in self.data + self.label}
-        if len(set(lengths.values())) != 1:
-            raise ValueError(f"invalid numbers of rows {lengths}: expected one number for all")
-        self.num_data = next(iter(lengths.values()))
+        lengths = [(name, len(x)) for name, x in self.data + self.label]
+        if len({length for _, length in lengths}) != 1:
+            told = ", ".join(f"{name!r}: {length}" for name, length in lengths)
+            raise ValueError(f"invalid numbers of rows {{{told}}}: expected one number for all")
+        self.num_data = lengths[0][1]
         most = max(self.num_data, 2**31 - 1)
         if batch_size > most:
             raise ValueError(f"invalid batch_size {batch_size}: expected at most {most}")
@@ -268,7 +269,8 @@ class NDArrayIter(DataIter):
         self.last_batch_handle = last_batch_handle
         self.layout = layout
         self.idx = np.arange(self.num_data)
-        self._kept: dict[str, NDArray] = {}
+        # Of each array, in the order of `data_list`.
+        self._kept: list[NDArray | None] = [None] * self.num_source
         self._start_epoch(0)
 
     @property
@@ -296,14 +298,16 @@ class NDArrayIter(DataIter):
 
         `kept` can exceed `num_data` where a batch needs the rows of several epochs.
         """
-        before = {name: x for name, x in self.data + self.label} if kept else {}
+        before = self.data_list
         if self.shuffle:
             np.random.shuffle(self.idx)
             order = array(self.idx, dtype="int64")
             self.data = [(name, take(x, order)) for name, x in self.data]
             self.label = [(name, take(x, order)) for name, x in self.label]
-        earlier = self._kept
-        self._kept = {name: self._last(earlier.get(name), x, kept) for name, x in before.items()}
+        self._kept = [
+            self._last(earlier, x, kept) if kept else None
+            for earlier, x in zip(self._kept, before, strict=True)
+        ]
         self.cursor = -self.batch_size - kept
 
     @staticmethod
@@ -315,7 +319,6 @@ class NDArrayIter(DataIter):
 
     def hard_reset(self) -> None:
         """Begins an epoch without rows kept from the one before."""
-        self._kept = {}
         self._start_epoch(0)
 
     def reset(self) -> None:
@@ -331,17 +334,19 @@ class NDArrayIter(DataIter):
         left = self.num_data - self.cursor
         return left > 0 if self.last_batch_handle == "pad" else left >= self.batch_size
 
-    def _take(self, arrays: list[tuple[str, NDArray]]) -> list[NDArray]:
+    def _take(self, places: slice) -> list[NDArray]:
+        """The current batch of these arrays of `data_list`."""
         if not -self.batch_size < self.cursor < self.num_data:
             raise ValueError("there is no current batch: call 'iter_next' first")
-        return [self._batch(name, x) for name, x in arrays]
+        pairs = zip(self._kept, self.data_list, strict=True)
+        return [self._batch(kept, x) for kept, x in list(pairs)[places]]
 
-    def _batch(self, name: str, rows: NDArray) -> NDArray:
+    def _batch(self, kept: NDArray | None, rows: NDArray) -> NDArray:
         """The current batch of one array, in memory of its own."""
         begin, end = self.cursor, self.cursor + self.batch_size
         if 0 <= begin and end <= self.num_data:
             return rows[begin:end].copy()
-        parts = [self._kept[name]] if begin < 0 else []
+        parts = [kept] if begin < 0 and kept is not None else []
         parts.append(rows[max(begin, 0) : min(end, self.num_data)])
         whole, rest = divmod(max(end - self.num_data, 0), self.num_data)
         if whole:
@@ -352,10 +357,10 @@ class NDArrayIter(DataIter):
         return batch
 
     def getdata(self) -> list[NDArray]:
-        return self._take(self.data)
+        return self._take(slice(len(self.data)))
 
     def getlabel(self) -> list[NDArray]:
-        return self._take(self.label)
+        return self._take(slice(len(self.data), None))
 
     def getpad(self) -> int:
         if self.last_batch_handle == "pad":

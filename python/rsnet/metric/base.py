@@ -247,8 +247,9 @@ class CompositeEvalMetric(EvalMetric):
         output_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> None:
-        self.metrics = [create(m) for m in metrics or []]
+        self.metrics: list[EvalMetric] = []  # filled later: the base class resets what is here
         super().__init__(name, output_names, label_names, has_global_stats=True)
+        self.metrics = [create(m) for m in metrics or []]
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"metrics": [m.get_config() for m in self.metrics]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import Any
 
@@ -215,10 +216,7 @@ class SequentialModule(BaseModule):
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
         """Runs the modules one after the other."""
         self._require("forward", "binded", "params_initialized")
-        batch = DataBatch(
-            data_batch.data, data_batch.label, data_batch.pad, data_batch.index,
-            provide_data=data_batch.provide_data, provide_label=data_batch.provide_label,
-        )  # fmt: skip
+        batch = copy.copy(data_batch)
         for i, module in enumerate(self._modules):
             module.forward(batch, is_train=is_train)
             if i + 1 < len(self._modules):
