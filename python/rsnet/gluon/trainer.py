@@ -214,9 +214,9 @@ class Trainer:
         """
         self._start(batch_size)
         if not ignore_stale_grad:
-            self._check_fresh()  # of all, before any is changed
+            self._check_fresh()  # before gradients are summed, in place
         self._allreduce_grads()
-        self._update(ignore_stale_grad)
+        self._update(ignore_stale_grad=True)
 
     def _start(self, batch_size: float) -> None:
         if self._params_to_init or not self._kv_initialized:
