@@ -291,12 +291,13 @@ class Block:
             whole = all(name in self.collect_params() for name in loaded)
             if not whole and not (allow_missing and ignore_extra):
                 self._check_any_fits(filename, loaded, params)
-            self.collect_params().load(
-                filename,
+            self.collect_params().load_dict(
+                loaded,
                 ctx,
                 allow_missing,
                 ignore_extra,
                 "" if whole else self.prefix,
+                filename,
                 cast_dtype,
                 dtype_source,
             )
