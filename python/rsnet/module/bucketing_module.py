@@ -256,9 +256,7 @@ class BucketingModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """As `Module.init_optimizer`; all buckets share the optimizer."""
-        self._require("init_optimizer", "binded", "params_initialized")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring.")
+        if self._keeps_optimizer(force_init):
             return
         module = self._module("init_optimizer")
         module.init_optimizer(kvstore, optimizer, optimizer_params, force_init=force_init)

@@ -356,9 +356,7 @@ class Module(GroupModule):
         force_init : bool
             Initialise again if it was done already (otherwise the call is ignored, with a warning)?
         """
-        self._require("init_optimizer", "binded", "params_initialized")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
+        if self._keeps_optimizer(force_init):
             return
         group = self._group("init_optimizer")
         self._sync_params_from_devices()

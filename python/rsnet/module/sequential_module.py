@@ -205,9 +205,7 @@ class SequentialModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """Chooses how the parameters of all modules are updated."""
-        self._require("init_optimizer", "binded", "params_initialized")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring.")
+        if self._keeps_optimizer(force_init):
             return
         for module in self._modules:
             module.init_optimizer(kvstore, optimizer, optimizer_params, force_init=force_init)
