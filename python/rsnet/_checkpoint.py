@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import ndarray, symbol
@@ -42,6 +44,24 @@ def save_params(name: str, arg_params: dict[str, Any], aux_params: dict[str, Any
     """Writes parameters (`arg:name`) and auxiliary states (`aux:name`) to a file."""
     arrays = {f"arg:{k}": v for k, v in arg_params.items()}
     ndarray.save(name, arrays | {f"aux:{k}": v for k, v in aux_params.items()})
+
+
+def without_marks(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays by name, without the marks `arg:` and `aux:`."""
+    return {re.sub("^(arg:|aux:)", "", name): array for name, array in arrays.items()}
+
+
+def after_epochs(period: int, save: Callable[..., Any]) -> Callable[..., None]:
+    """Epoch-end callback that calls `save(epochs, symbol, arg_params, aux_params)` after every
+    `period` epochs, which are counted from 1.
+    """
+    period = max(1, int(period))
+
+    def end_of_epoch(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
+        if (epoch + 1) % period == 0:
+            save(epoch + 1, symbol, arg, aux)
+
+    return end_of_epoch
 
 
 def load_params(prefix: str, epoch: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +27,34 @@ def class_named(table: Mapping[str, Maker], kind: str, name: Any) -> Maker:
         known = ", ".join(sorted(table))
         raise ValueError(f"invalid {kind} {shown(name)}: expected one of: {known}")
     return found
+
+
+def name_and_arguments(kind: str, given: Any) -> tuple[Any, dict[str, Any]]:
+    """What a description asks for: a name alone, a list of name and keywords, a dict of keywords
+    that has the name under `kind`, or the JSON of a list or dict.
+
+    Raises
+    ------
+    ValueError
+        A text that begins as JSON is none, or the keywords are no dict.
+    """
+    if isinstance(given, str) and given.lstrip().startswith(("[", "{")):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"invalid {kind} {shown(given)}: expected the JSON of a name and keywords: {error}"
+            ) from error
+    if isinstance(given, dict):
+        given = [given.get(kind), {k: v for k, v in given.items() if k != kind}]
+    if not isinstance(given, (list, tuple)):
+        return given, {}
+    name, keywords = [*given, None, None][:2]
+    if not isinstance(keywords, dict | None):
+        raise ValueError(
+            f"invalid arguments {shown(keywords)} of {kind} {shown(name)}: expected a dict"
+        )
+    return name, keywords or {}
 
 
 def register_class(table: dict[str, type], aliases: tuple[Any, ...]) -> Any:

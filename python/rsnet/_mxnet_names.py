@@ -5,7 +5,6 @@ The empty key is the package itself. Only modules are listed of which rsnet has 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -167,7 +166,7 @@ def module_getattr(qualified: str) -> Callable[[str], Any]:
             return getattr(import_on_demand(file), name)
         place = PLACES.get(f"{module}.{name}")
         if place is not None:
-            return importlib.import_module(f"{package}.{place}")
+            return import_on_demand(f"{package}.{place}")
         why = why_missing(module, name)
         if why is not None:
             raise AttributeError(why, name=name)
@@ -186,5 +185,5 @@ def module_getattr(qualified: str) -> Callable[[str], Any]:
 def absent(module: str = "") -> list[str]:
     """Names of MXNet's `module` that rsnet does not have, sorted."""
     package = __package__ or "rsnet"
-    found = importlib.import_module(f"{package}.{module}" if module else package)
+    found = import_on_demand(f"{package}.{module}" if module else package)
     return sorted(name for name in NAMES[module] if not hasattr(found, name))

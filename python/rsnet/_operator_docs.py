@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
+
+from ._on_demand import import_on_demand
 
 
 def documented_operators(qualified: str, functions: str, base: type) -> Callable[[str], type]:
@@ -23,7 +24,7 @@ def documented_operators(qualified: str, functions: str, base: type) -> Callable
     def find(name: str) -> type:
         operator = None
         if name.endswith("Doc"):
-            module = importlib.import_module(f"{package}.{functions}")
+            module = import_on_demand(f"{package}.{functions}")
             operator = getattr(module, name.removesuffix("Doc"), None)
         if not callable(operator):
             raise AttributeError(f"module {qualified!r} has no attribute {name!r}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,13 @@ GATES = {
     "lstm": ("_i", "_f", "_c", "_o"),
     "gru": ("_r", "_z", "_o"),
 }
+
+
+def parts_in_order(
+    num_layers: int, directions: Sequence[str], groups: Sequence[str] = ("i2h", "h2h")
+) -> Iterator[tuple[str, int, str, str]]:
+    """Kind, layer, direction and group of each part of the packed array, in its order."""
+    return itertools.product(("weight", "bias"), range(num_layers), directions, groups)
 
 
 def taken(where: str, args: dict[str, NDArray], name: str) -> NDArray:
@@ -66,14 +74,12 @@ class PackedWeights(NamedTuple):
     def pieces(self, num_input: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Name and shape of every part, in the order of the array."""
         hidden, ways = self.num_hidden, len(self.directions)
-        for kind in ("weight", "bias"):
-            for layer in range(self.num_layers):
-                below = num_input if layer == 0 else hidden * ways
-                for direction in self.directions:
-                    for group, width in (("i2h", below), ("h2h", hidden)):
-                        for gate in self.gates:
-                            name = f"{self.prefix}{direction}{layer}_{group}{gate}_{kind}"
-                            yield name, (hidden, width) if kind == "weight" else (hidden,)
+        for kind, layer, direction, group in parts_in_order(self.num_layers, self.directions):
+            below = num_input if layer == 0 else hidden * ways
+            width = below if group == "i2h" else hidden
+            for gate in self.gates:
+                name = f"{self.prefix}{direction}{layer}_{group}{gate}_{kind}"
+                yield name, (hidden, width) if kind == "weight" else (hidden,)
 
     def unpack(self, args: dict[str, NDArray]) -> dict[str, NDArray]:
         """Weights with an array for each gate, from the packed one; other entries stay."""

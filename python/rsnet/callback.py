@@ -6,6 +6,7 @@ aux_params)`.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import sys
@@ -14,7 +15,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
-from ._checkpoint import save_checkpoint
+from ._checkpoint import after_epochs, save_checkpoint
 from ._mxnet_names import module_getattr
 from ._terminal import is_terminal
 
@@ -119,13 +120,7 @@ class Speedometer:
 
 def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
     """Epoch-end callback that saves every `period` epochs, counted from 1."""
-    period = max(1, int(period))
-
-    def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
-        if (epoch + 1) % period == 0:
-            save_checkpoint(prefix, epoch + 1, symbol, arg, aux)
-
-    return save
+    return after_epochs(period, functools.partial(save_checkpoint, prefix))
 
 
 def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], None]:
@@ -147,13 +142,11 @@ def module_checkpoint(
     mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False
 ) -> Callable[..., None]:
     """Epoch-end callback that calls `mod.save_checkpoint` every `period` epochs."""
-    period = max(1, int(period))
 
-    def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
-        if (epoch + 1) % period == 0:
-            mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states)
+    def save(epochs: int, *_: Any) -> None:
+        mod.save_checkpoint(prefix, epochs, save_optimizer_states)
 
-    return save
+    return after_epochs(period, save)
 
 
 class LogValidationMetricsCallback:

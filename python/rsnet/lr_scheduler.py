@@ -125,7 +125,8 @@ class FactorScheduler(LRScheduler):
         if num_update > self.count + self.step:
             if not math.isfinite(num_update):
                 raise ValueError(f"invalid num_update {num_update}: expected a finite number")
-            times = -((self.count - num_update) // self.step) - 1  # several after resuming
+            # ceil((num_update - count) / step) - 1, exactly; several after resuming.
+            times = -((self.count - num_update) // self.step) - 1
             self.count += times * self.step
             self.base_lr *= self.factor**times
             if self.base_lr < self.stop_factor_lr:

@@ -15,7 +15,7 @@ class LearningRateScheduler:
 
     def __call__(self, iteration: int) -> float:
         """The rate of an iteration."""
-        raise NotImplementedError(f"{type(self).__name__} does not define rate")
+        raise NotImplementedError(f"{type(self).__name__} does not define '__call__'")
 
 
 class FactorScheduler(LearningRateScheduler):

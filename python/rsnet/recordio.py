@@ -17,6 +17,7 @@ import numpy as np
 
 from . import _core
 from ._mxnet_names import module_getattr
+from ._text_files import parsed_lines
 from .base import MXNetError, file_error
 
 __all__ = [
@@ -237,19 +238,15 @@ class MXIndexedRecordIO(MXRecordIO):
         if self.writable:
             self._index: list[str] = []
             return
-        try:
-            with open(self.idx_path, encoding="utf-8") as file:
-                for number, line in enumerate(file, start=1):
-                    key, _, offset = line.strip().partition("\t")
-                    try:
-                        self.idx[self.key_type(key)] = _offset(offset)
-                    except ValueError as error:
-                        raise MXNetError(
-                            f"{self.idx_path}:{number}: expected a key and an offset: {error}"
-                        ) from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise file_error("cannot read", self.idx_path, error) from error
+        self.idx = dict(pair for _, pair in parsed_lines(self.idx_path, self._parse_line))
         self.keys = list(self.idx)
+
+    def _parse_line(self, line: str) -> tuple[Any, int]:
+        key, _, offset = line.partition("\t")
+        try:
+            return self.key_type(key), _offset(offset)
+        except ValueError as error:
+            raise ValueError(f"expected a key and an offset: {error}") from error
 
     def close(self) -> None:
         """Closes the file, and writes the index of one that was written."""

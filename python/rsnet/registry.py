@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ._class_registry import TABLES, class_named
+from ._class_registry import TABLES, class_named, name_and_arguments
 
 __all__ = ["get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 
@@ -85,18 +84,12 @@ def get_create_func(base_class: type, nickname: str) -> Callable[..., Any]:
             if args or kwargs:
                 raise ValueError(f"{nickname} is an instance: expected no further arguments")
             return given
-        if isinstance(given, dict):
-            return create(**given)
-        if not isinstance(given, str):
+        if not isinstance(given, (str, dict)):
             raise TypeError(
                 f"invalid {nickname} {given!r}: expected a name or a {base_class.__name__}"
             )
-        if given.startswith("["):
-            name, further = json.loads(given)
-            return create(name, **further)
-        if given.startswith("{"):
-            return create(**json.loads(given))
-        return class_named(table, nickname, given)(*args, **kwargs)
+        name, keywords = name_and_arguments(nickname, given)
+        return class_named(table, nickname, name)(*args, **keywords | kwargs)
 
     create.__doc__ = f"Makes a {nickname} from its name, an instance, a dict or JSON."
     return create

@@ -24,7 +24,7 @@ from rsnet import recordio
 from rsnet.gluon import nn
 from rsnet.gluon.contrib.data.text import WikiText2
 from rsnet.gluon.data.vision import CIFAR10, MNIST, ImageFolderDataset
-from rsnet.image.iterator import read_list
+from rsnet.image.list_files import images_by_id
 from rsnet.io.files import read_idx
 
 
@@ -129,7 +129,7 @@ READERS = {
     ),
     "list": Reader(
         {"x.lst": b"0\t1.0\t2.0\ta.jpg\n3\t0.5\t1\tb.jpg\n"},
-        lambda folder: read_list(str(folder / "x.lst")),
+        lambda folder: images_by_id(str(folder / "x.lst")),
         mx.MXNetError,
     ),
     "idx": Reader(

@@ -1,6 +1,7 @@
 """A fork at the first use of a library: children find nothing that is half made."""
 
 import pytest
+from places import ROOT
 from processes import printed, run
 
 OPERATORS = {
@@ -140,3 +141,53 @@ print(status)
 """
     )
     assert out == "0"
+
+
+IMPORTS = {
+    "rsnet.contrib.amp.convert": "mx.contrib.amp",
+    "rsnet.gluon.contrib.estimator.checkpoints": "mx.gluon.contrib.estimator.CheckpointHandler",
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("module", "use"), IMPORTS.items(), ids=IMPORTS)
+def test_a_child_imports_what_another_thread_was_importing_at_the_fork(module, use):
+    out = printed(
+        f"""
+import importlib.abc, os, signal, sys, threading, time
+import rsnet as mx
+
+begun = threading.Event()
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "{module}" and threading.current_thread() is not threading.main_thread():
+            begun.set()
+            time.sleep(0.2)
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: {use})
+thread.start()
+assert begun.wait(20)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(10)
+    {use}
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+thread.join()
+"""
+    )
+    assert out == "0"
+
+
+def test_modules_are_imported_on_demand_by_the_one_function_that_a_fork_waits_for():
+    other_packages = {"contrib/tensorboard.py", "notebook/callback.py", "docs/__main__.py"}
+    within_an_import = {"_alias.py", "_interpreter.py"}
+    package = ROOT / "python" / "rsnet"
+    found = {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        if "import_module(" in file.read_text(encoding="utf-8")
+    }
+    assert found == {"_on_demand.py"} | other_packages | within_an_import

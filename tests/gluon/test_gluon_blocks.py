@@ -161,6 +161,7 @@ def test_unused_inputs_and_parameters_are_warned_of():
         net(nd.ones((1, 2)), nd.ones((1,)))
     said = " ".join(str(w.message) for w in seen)
     assert "'unused' does not use its inputs 1 " in said and "unused_dense1_weight" in said
+    assert {w.filename for w in seen} == {__file__}
 
 
 def test_wrong_children_and_calls_are_refused():

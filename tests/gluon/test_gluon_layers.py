@@ -205,7 +205,7 @@ def test_layers_look_as_in_mxnet(text):
         (lambda: nn.SyncBatchNorm(num_devices=-2), "invalid num_devices -2"),
         (lambda: nn.ReflectionPad2D((1, 2)), "invalid padding"),
         (lambda: contrib.nn.SparseEmbedding(3, 4), "sparse arrays are not supported"),
-        (lambda: contrib.nn.PixelShuffle2D((1, 2, 3)), "wrong length of factors"),
+        (lambda: contrib.nn.PixelShuffle2D((1, 2, 3)), "invalid factor .* expected an int or 2"),
         (lambda: rnn.LSTM(4, layout="XX"), "invalid layout 'XX'"),
         (lambda: rnn.RNN(4, activation="foo"), "invalid activation 'foo'"),
     ],

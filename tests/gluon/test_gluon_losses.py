@@ -55,6 +55,7 @@ STIRLING = np.where(
 # Loss, its arguments, and what it must be.
 CASES = {
     "l2": (losses.L2Loss(), (PRED, LABEL), mean((PRED - LABEL) ** 2) / 2),
+    "l2, no weight": (losses.L2Loss(weight=None), (PRED, LABEL), mean((PRED - LABEL) ** 2) / 2),
     "l2, weighted": (
         losses.L2Loss(weight=3.0),
         (PRED, LABEL, WEIGHT),

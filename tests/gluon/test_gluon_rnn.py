@@ -208,6 +208,28 @@ def test_variational_dropout_gives_one_array_unless_states_are_dropped(rate):
     assert [step.shape for step in unrolled(drop_states=0.5)] == [(1, HIDDEN)] * 2
 
 
+@pytest.mark.parametrize("what", ["inputs", "states", "outputs"])
+def test_variational_dropout_has_one_mask_for_a_sequence(what):
+    cell = rnn.RNNCell(60, activation="relu", input_size=60, prefix="r_")
+    cell.initialize(mx.init.Zero())
+    through = cell.h2h_weight if what == "states" else cell.i2h_weight
+    through.set_data(nd.array(np.eye(60)))  # what was dropped stays 0
+    varied = contrib.rnn.VariationalDropoutCell(cell, **{f"drop_{what}": 0.5})
+
+    def dropped():
+        with autograd.record():
+            outputs, _ = varied.unroll(
+                4, nd.ones((1, 4, 60)), begin_state=[nd.ones((1, 60))], merge_outputs=True
+            )
+        return outputs.asnumpy()[0] == 0
+
+    first, second = dropped(), dropped()
+    assert 5 < first[0].sum() < 55
+    for step in first[1:]:
+        np.testing.assert_array_equal(step, first[0])
+    assert (first != second).any()  # another sequence has another mask
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_convolutional_cells(kind, axes):

@@ -190,7 +190,16 @@ def test_gradients_are_summed_by_hand_and_then_applied():
         assert (grad.asnumpy() == 3).all()
     norm = gluon.utils.clip_global_norm([net.weight.list_grad()[0]], 1.0)
     assert norm == pytest.approx(3 * 6**0.5)
-    trainer.update(1)
+    before = [weight.asnumpy() for weight in net.weight.list_data()]
+    trainer.update(2)
+    after = [weight.asnumpy() for weight in net.weight.list_data()]
+    for weight, new, grad in zip(before, after, (3 / norm, 3)):
+        np.testing.assert_allclose(new, weight - 0.1 * grad / 2, rtol=1e-5)
+    with pytest.raises(UserWarning, match="is that of an earlier step"):
+        trainer.update(2)
+    trainer.update(2, ignore_stale_grad=True)
+    for weight, new in zip(after, net.weight.list_data()):
+        np.testing.assert_array_equal(new.asnumpy(), weight)
 
 
 # Some know more than states and counts: LARS the rate of the step before, Nadam the product of its

@@ -58,6 +58,19 @@ def test_a_bad_line_of_a_list_ends_with_its_place(folder):
         im2rec.main([str(folder / "bad"), str(folder / "images")])
 
 
+def test_every_line_of_a_list_is_packed_also_where_two_have_one_id(folder, capsys):
+    (folder / "joined.lst").write_text("0\t0\tcat/0.png\n0\t1\tcat/1.png\n1\t2\tdog/0.png\n")
+    assert im2rec.main([str(folder / "joined"), str(folder / "images")]) == 0
+    assert "3 images" in capsys.readouterr().out
+    with mx.recordio.MXRecordIO(str(folder / "joined.rec"), "r") as file:
+        headers = [mx.recordio.unpack(file.read())[0] for _ in range(3)]
+    assert [(header.id, header.label) for header in headers] == [(0, 0), (0, 1), (1, 2)]
+    with pytest.raises(mx.MXNetError, match=r"joined\.lst:2: invalid id 0, that of a line before"):
+        mx.image.ImageIter(
+            1, (3, 8, 8), path_imglist=str(folder / "joined.lst"), path_root=str(folder / "images")
+        )
+
+
 def test_files_as_they_are_and_all_labels(folder):
     (folder / "m.lst").write_text("7\t1.5\t2.5\tcat/0.png\n")
     prefix, root = str(folder / "m"), str(folder / "images")

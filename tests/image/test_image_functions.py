@@ -190,6 +190,24 @@ def test_colour_augmenters_against_numpy():
     )
 
 
+def test_a_hue_is_turned_in_the_colour_plane(monkeypatch):
+    x = array(dtype="float32")
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    got = mx.image.HueJitterAug(0.5)(x).asnumpy()  # by a quarter of the circle
+    to_yiq = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
+    y, i, q = np.moveaxis(x.asnumpy() @ to_yiq.T, -1, 0)
+    np.testing.assert_allclose(got @ to_yiq.T, np.stack([y, -q, i], axis=-1), atol=2)
+
+
+def test_lighting_adds_principal_colours(monkeypatch):
+    x = array(dtype="float32")
+    monkeypatch.setattr(np.random, "normal", lambda mean, std, size: std * np.array([1, -2, 3]))
+    vectors = np.array([[0.6, 0.8, 0], [-0.8, 0.6, 0], [0, 0.5, 1]])
+    got = mx.image.LightingAug(0.5, [10, 20, 30], vectors)(x).asnumpy()
+    added = 5 * vectors[:, 0] - 20 * vectors[:, 1] + 45 * vectors[:, 2]
+    np.testing.assert_allclose(got, x.asnumpy() + added, rtol=1e-5)
+
+
 BOXES = np.array([[1, 0.1, 0.2, 0.5, 0.6], [2, 0.4, 0.4, 0.9, 0.9]], "float32")
 
 
@@ -210,6 +228,11 @@ def test_detection_augmenters_move_boxes_with_their_pixels():
                 columns = slice(round(box[1] * width), round(box[3] * width))
                 inside = image.asnumpy()[rows, columns]
                 assert inside.size and (inside == 200).mean() > 0.8
+    crop = mx.image.DetRandomCropAug(area_range=(0.3, 0.6))
+    left, top, width, height = 15, 12, 36, 20
+    got = crop._inside(BOXES, (left, top, width, height), 40, 60)
+    want = (BOXES[:, 1:] * [60, 40, 60, 40] - [left, top] * 2) / ([width, height] * 2)
+    np.testing.assert_allclose(got[:, 1:], want.clip(0, 1), atol=1e-6)
     multi = mx.image.CreateMultiRandCropAugmenter(min_object_covered=[0.1, 0.5], skip_prob=0.5)
     assert [a.min_object_covered for a in multi.aug_list] == [0.1, 0.5]
     with pytest.raises(ValueError, match="expected 1 or 3"):
@@ -383,6 +406,20 @@ def test_detection_iterator(tmp_path):
     bad = records(tmp_path / "b.rec", [picture(30, 40)], [[1, 2, 3.0]])
     with pytest.raises(mx.MXNetError, match="invalid label"):
         mx.image.ImageDetIter(1, (3, 16, 16), path_imgrec=bad)
+
+
+def test_label_shapes_of_two_detection_iterators_are_made_equal(tmp_path):
+    wide = [2, 6, 0, 0.1, 0.1, 0.5, 0.5, 7]
+    iterators = []
+    for i, labels in enumerate([LABELS, [wide]]):
+        path = records(tmp_path / f"{i}.rec", [picture(30, 40) for _ in labels], labels)
+        iterators.append(mx.image.ImageDetIter(1, (3, 16, 16), path_imgrec=path))
+    assert [it.label_shape for it in iterators] == [(2, 5), (1, 6)]
+    training, validation = iterators
+    assert training.sync_label_shape(validation) is validation
+    for it in iterators:
+        assert it.label_shape == (2, 6)
+        assert it.provide_label[0].shape == it.next().label[0].shape == (1, 2, 6)
 
 
 @pytest.mark.parametrize("interp", [1, 3])

@@ -206,6 +206,19 @@ def test_bad_libsvm_names_the_line(tmp_path, text, says):
         mx.io.LibSVMIter(data_libsvm=str(path), data_shape=(4,), batch_size=1)
 
 
+def test_rows_are_no_batch_before_the_first_and_a_size_is_whole(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("1,2\n3,4\n")
+    batches = mx.io.CSVIter(data_csv=str(path), data_shape=(2,), batch_size=1)
+    for get in (batches.getdata, batches.getlabel, batches.getindex):
+        with pytest.raises(ValueError, match="no current batch: call 'iter_next' first"):
+            get()
+    with pytest.raises(TypeError, match="invalid batch_size 2.7: expected an integer"):
+        mx.io.CSVIter(data_csv=str(path), data_shape=(2,), batch_size=2.7)
+    with pytest.raises(TypeError, match="invalid batch_size 2.7: expected an integer"):
+        mx.image.ImageIter(2.7, (3, 4, 4), imglist=[[0.0, "x.png"]])
+
+
 # ---- prefetching ---------------------------------------------------------------------------------
 
 

@@ -109,6 +109,21 @@ def test_hard_reset_forgets_rows_of_the_epoch_before():
     assert rows(it.next()) == [0, 1, 2]
 
 
+def test_data_and_labels_of_one_name_are_two_arrays():
+    names = {"data_name": "x", "label_name": "x"}
+    it = mx.io.NDArrayIter(
+        np.arange(5), np.arange(5) * 10, batch_size=2, last_batch_handle="roll_over", **names
+    )
+    assert it.num_source == 2
+    list(it)
+    it.reset()
+    batch = it.next()
+    assert rows(batch) == [4, 0]
+    assert batch.label[0].asnumpy().tolist() == [40, 0]
+    with pytest.raises(ValueError, match="invalid numbers of rows {'x': 6, 'x': 4}: expected one"):
+        mx.io.NDArrayIter(np.zeros(6), np.zeros(4), batch_size=2, **names)
+
+
 def test_shuffles_compose_and_idx_is_the_last_one():
     """From the second epoch on the rows that MXNet gives for the same seed."""
     np.random.seed(3)

@@ -34,6 +34,7 @@ def test_a_registry_creates_by_name_json_and_instance():
     assert create("TWO").size == 1 and create("dos", size=2).size == 2
     assert create('["zwei", {"size": 3}]').size == create({"rule": "two", "size": 3}).size == 3
     assert create('{"rule": "two", "size": 4}').size == 4
+    assert create('["two"]').size == create('{"rule": "two"}').size == 1
     two = Two()
     assert create(two) is create(rule=two) is two
 
@@ -52,6 +53,8 @@ def test_metrics_and_initializers_are_registries():
         (lambda: create("three"), ValueError, "invalid rule 'three': expected one of: dos, two"),
         (lambda: create(3), TypeError, "invalid rule 3: expected a name or a Rule"),
         (lambda: create(Two(), 3), ValueError, "rule is an instance"),
+        (lambda: create('["two", 3]'), ValueError, "invalid arguments 3 of rule 'two': expected"),
+        (lambda: create('["two"'), ValueError, "invalid rule '.*': expected the JSON of a name"),
         (lambda: register(int), TypeError, "expected a subclass of Rule"),
     ],
 )

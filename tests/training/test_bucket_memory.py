@@ -121,3 +121,16 @@ def test_a_monitor_watches_buckets_that_are_bound_again():
         monitor.tic()
         module.forward(batch_of(length), is_train=False)
         assert [name for _, name, _ in monitor.toc()] == ["fc_output"], length
+
+
+def test_a_monitor_lets_go_of_executors_that_buckets_gave_up():
+    module = module_of(2)
+    monitor = mx.monitor.Monitor(1, pattern="fc_weight")
+    module.install_monitor(monitor)
+    for buckets, length in enumerate((2, 4, 8), start=1):
+        for each in (length, 2, length):  # the bucket of 2 is bound again
+            monitor.tic()
+            module.forward(batch_of(each), is_train=False)
+            rows = [name for _, name, _ in monitor.toc()]
+            assert 1 <= len(rows) <= buckets, (length, each)
+    assert len(monitor.exes) == sum(len(m.executors.execs) for m in module._buckets.values())

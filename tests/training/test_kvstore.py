@@ -180,3 +180,33 @@ def test_a_store_that_updates_keeps_the_states(tmp_path):
         store.save_optimizer_states(direct.name)
         assert saved.read() == direct.read()
     module.load_optimizer_states(file)
+
+
+def test_a_store_may_keep_its_optimizer_to_itself(tmp_path):
+    class Alone(kv.KVStoreBase):
+        def broadcast(self, key, value, out, priority=0):
+            for array in out:
+                array[:] = value
+
+        def set_optimizer(self, optimizer):
+            pass
+
+        @staticmethod
+        def is_capable(capability):
+            return True
+
+        def save_optimizer_states(self, fname, dump_optimizer=False):
+            self.written = fname
+
+        def load_optimizer_states(self, fname):
+            self.read = fname
+
+    param = mx.gluon.Parameter("w", shape=(1,))
+    param.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+    store = Alone()
+    trainer = mx.gluon.Trainer([param], "sgd", kvstore=store)
+    optimizer = trainer.optimizer
+    trainer.save_states(str(tmp_path / "states"))
+    trainer.load_states(store.written)
+    assert store.read == store.written
+    assert trainer.optimizer is optimizer

@@ -36,13 +36,27 @@ def sequences(length):
 
 
 def test_a_checkpoint_of_buckets_has_the_states(tmp_path):
-    mod = mx.mod.BucketingModule(sequences, default_bucket_key=3)
-    mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
-    mod.init_params()
-    mod.init_optimizer(optimizer_params={"momentum": 0.9})
-    save = mx.callback.module_checkpoint(mod, str(tmp_path / "x"), save_optimizer_states=True)
-    save(0)
-    mod._curr_module.load_optimizer_states(str(tmp_path / "x-0001.states"))
+    prefix = str(tmp_path / "x")
+    batch = mx.io.DataBatch([nd.ones((4, 3))], [nd.zeros(4)], bucket_key=3)
+
+    def stepped(mod):
+        mod.forward_backward(batch)
+        mod.update()
+        return mod.get_params()[0]["fc_weight"].asnumpy()
+
+    def made(mod):
+        mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
+        mod.init_params()
+        mod.init_optimizer(optimizer_params={"momentum": 0.9})
+        return mod
+
+    one = made(mx.mod.BucketingModule(sequences, default_bucket_key=3))
+    stepped(one)
+    mx.callback.module_checkpoint(one, prefix, save_optimizer_states=True)(0)
+    expected = stepped(one)
+    again = made(mx.mod.BucketingModule.load(prefix, 1, sequences, default_bucket_key=3))
+    again._curr_module.load_optimizer_states(f"{prefix}-0001.states")
+    np.testing.assert_array_equal(stepped(again), expected)
 
 
 class OfTime(mx.io.NDArrayIter):

@@ -21,6 +21,15 @@ class Counts(mx.metric.EvalMetric):
         self.num_inst += 1
 
 
+def test_a_composite_leaves_what_its_metrics_have_counted():
+    metric = Counts("counts")
+    metric.update(None, None)
+    composite = mx.metric.CompositeEvalMetric([metric])
+    assert composite.get() == (["counts"], [2.0])
+    composite.reset()
+    assert np.isnan(metric.get()[1])
+
+
 def test_a_metric_without_global_counts_reports_the_local_ones():
     metric = Counts("counts")
     metric.update(None, None)

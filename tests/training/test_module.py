@@ -374,6 +374,39 @@ def test_a_chain_trains_as_one_symbol():
         chain.add(mx.mod.Module(last, data_names=["hidden"]), takes=True)
 
 
+class OwnBatch:
+    """What a program may give instead of a DataBatch."""
+
+    def __init__(self, data, label):
+        self.data, self.label, self.pad = data, label, 0
+
+
+def test_a_chain_passes_whole_batches_on():
+    def generated(length):
+        net = sym.sum(sym.Variable("data"), axis=1, keepdims=True)
+        return sym.FullyConnected(net, num_hidden=8, name="fc1"), ("data",), None
+
+    def chain_of(first):
+        last = sym.FullyConnected(sym.Variable("hidden"), num_hidden=2, name="fc2")
+        last = mx.mod.Module(sym.SoftmaxOutput(last, name="softmax"), data_names=["hidden"])
+        chain = mx.mod.SequentialModule()
+        chain.add(first).add(last, take_labels=True, auto_wiring=True)
+        chain.bind([("data", (4, 6))], [("softmax_label", (4,))])
+        chain.init_params()
+        return chain
+
+    chain = chain_of(mx.mod.BucketingModule(generated, default_bucket_key=6))
+    batch = mx.io.DataBatch(
+        [nd.ones((4, 3))], [nd.zeros(4)], bucket_key=3, provide_data=[("data", (4, 3))]
+    )
+    chain.forward(batch)
+    assert chain.get_outputs()[0].shape == (4, 2)
+    assert batch.data[0].shape == (4, 3)  # the caller's batch is as it was
+    chain = chain_of(mx.mod.Module(generated(6)[0], label_names=None))
+    chain.forward(OwnBatch([nd.ones((4, 6))], [nd.zeros(4)]))
+    assert chain.get_outputs()[0].shape == (4, 2)
+
+
 def test_a_loss_in_python():
     scores = sym.FullyConnected(sym.Variable("data"), num_hidden=2, name="fc")
 

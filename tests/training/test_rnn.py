@@ -161,6 +161,24 @@ def test_zoneout_keeps_what_was():
     assert not exe.forward(is_train=True)[0].asnumpy().any()
 
 
+def test_zoneout_keeps_the_step_before():
+    def outputs(zoneout):
+        cell = rnn.RNNCell(60, prefix="r_")
+        if zoneout:
+            cell = rnn.ZoneoutCell(cell, zoneout_outputs=0.5)
+        net, _ = cell.unroll(2, sym.Variable("data"), merge_outputs=True)
+        arrays = arrays_for(net, data=(1, 2, C))
+        exe = net.simple_bind(mx.cpu(), data=(1, 2, C))
+        exe.copy_params_from({n: nd.array(a) for n, a in arrays.items()})
+        return exe.forward(is_train=True)[0].asnumpy()[0]
+
+    first, second = outputs(zoneout=True)
+    new = outputs(zoneout=False)[1]
+    kept = second == first
+    assert 5 < kept.sum() < 55 and first[kept].any()
+    np.testing.assert_allclose(second[~kept], new[~kept], rtol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(3, 16, 10), (1, 3, 16, 10), (7, 3, 16, 10)])
 def test_the_batch_may_be_left_out_of_the_input_shape_of_convolutional_cells(shape):
     cell = rnn.ConvLSTMCell(shape, 10, i2h_stride=(2, 1))

@@ -107,6 +107,8 @@ def test_a_schedule_catches_up_at_once():
         one = stepwise(update)
         resumed = mx.lr_scheduler.FactorScheduler(**options)(update)
         assert resumed == pytest.approx(one, rel=1e-12)
+        assert one == pytest.approx(max(0.5 * 0.7 ** ((update - 1) // 3), 1e-3), rel=1e-12)
+    assert one == resumed == 1e-3
     slow = mx.lr_scheduler.FactorScheduler(1, 1 - 1e-9, base_lr=1.0)
     assert slow(10**9 + 1) == pytest.approx(np.exp(-1))
 

@@ -60,6 +60,14 @@ def test_a_misspelt_parameter_is_not_passed_over_in_silence(fit):
         bound_module().init_params(arg_params=misspelt)
 
 
+def test_the_number_of_another_layer_is_not_misspelt():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="stage1_dense")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (2, 3))])
+    others = {"stage11_dense_weight": nd.ones((2, 3)), "stage_dense_bias": nd.zeros(2)}
+    module.init_params(arg_params=others, allow_missing=True)  # a warning would be an error
+
+
 def test_fit_goes_on_from_the_parameters_of_a_larger_network():
     module = bound_module()
     rows = mx.io.NDArrayIter(np.ones((4, 3), "f"), np.zeros(4), 2)

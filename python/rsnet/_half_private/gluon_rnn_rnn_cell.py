@@ -99,7 +99,7 @@ def _mask_sequence_variable_length(
     F: Any, data: Any, length: int, valid_length: Any, time_axis: int, merge: bool
 ) -> Any:
     """A sequence, as one array or as a list, 0 after the end of each; a list unless `merge`."""
-    outputs = masked(F, data, length, valid_length, time_axis)
+    outputs = masked(F, data, valid_length, time_axis)
     return formatted(F, outputs, length, time_axis, bool(merge))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..io.base import named_arrays
+from ..io.in_memory import named_arrays
 from ..ndarray import NDArray, array, take
 
 __all__ = ["_getdata_by_idx", "_has_instance", "_init_data"]

@@ -5,10 +5,10 @@ iterators, a callback for TensorBoard, mixed precision (`amp`), gradients of red
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from .._mxnet_names import module_getattr
+from .._on_demand import import_on_demand
 from ..ndarray import contrib as ndarray
 from ..symbol import contrib as symbol
 
@@ -36,5 +36,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _ON_DEMAND:
-        return importlib.import_module(f"{__name__}.{name}")
+        return import_on_demand(f"{__name__}.{name}")
     return _missing(name)

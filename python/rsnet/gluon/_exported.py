@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ndarray as nd
+from .._checkpoint import save_params
 from .parameter_dict import ParameterDict
 
 __all__ = ["export_graph"]
@@ -16,13 +16,10 @@ def export_graph(
     """Writes ``<path>-symbol.json`` and ``<path>-<epoch>.params``; returns the names."""
     symbol_file = f"{path}-symbol.json"
     symbol.save(symbol_file, remove_amp_cast=remove_amp_cast)
-    arguments = set(symbol.list_arguments())
-    states = set(symbol.list_auxiliary_states())
-    arrays = {}
-    for name, param in params.items():
-        if name in arguments or name in states:
-            kind = "arg" if name in arguments else "aux"
-            arrays[f"{kind}:{name}"] = param._reduce()
+    arguments, states = (
+        {name: param._reduce() for name, param in params.items() if name in names}
+        for names in (set(symbol.list_arguments()), set(symbol.list_auxiliary_states()))
+    )
     params_file = f"{path}-{epoch:04d}.params"
-    nd.save(params_file, arrays)
+    save_params(params_file, arguments, states)
     return symbol_file, params_file

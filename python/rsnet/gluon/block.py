@@ -32,7 +32,7 @@ def _attached(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> HookHan
     return handle
 
 
-def _check_names(
+def _check_stored(
     source: str,
     arrays: Mapping[str, Any],
     params: Mapping[str, Parameter],
@@ -87,7 +87,7 @@ class Block:
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        self._check_names(prefix, params)
+        self._check_arguments(prefix, params)
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
@@ -97,7 +97,7 @@ class Block:
         self._forward_hooks: OrderedDict[int, Any] = OrderedDict()
         self._forward_pre_hooks: OrderedDict[int, Any] = OrderedDict()
 
-    def _check_names(self, prefix: Any, params: Any) -> None:
+    def _check_arguments(self, prefix: Any, params: Any) -> None:
         """Refuses layers in the places of prefix and parameters."""
         layers = "; add layers by add(...)" if hasattr(self, "add") else ""
         for what, given, kind in (("prefix", prefix, str), ("params", params, ParameterDict)):
@@ -291,12 +291,13 @@ class Block:
             whole = all(name in self.collect_params() for name in loaded)
             if not whole and not (allow_missing and ignore_extra):
                 self._check_any_fits(filename, loaded, params)
-            self.collect_params().load(
-                filename,
+            self.collect_params().load_dict(
+                loaded,
                 ctx,
                 allow_missing,
                 ignore_extra,
                 "" if whole else self.prefix,
+                filename,
                 cast_dtype,
                 dtype_source,
             )
@@ -304,7 +305,7 @@ class Block:
         # A parameter may be in the file under one of several places.
         present = {id(params[name]) for name in loaded if name in params}
         missing = [name for name, p in params.items() if id(p) not in present]
-        _check_names(f"file '{filename}'", loaded, params, missing, allow_missing, ignore_extra)
+        _check_stored(f"file '{filename}'", loaded, params, missing, allow_missing, ignore_extra)
         for name, array in loaded.items():
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)
@@ -363,7 +364,7 @@ class Block:
         """Takes parameters from a dict of arrays, named as in `save_parameters`."""
         params = self._collect_params_with_prefix()
         missing = [name for name in params if name not in param_dict]
-        _check_names("'param_dict'", param_dict, params, missing, allow_missing, ignore_extra)
+        _check_stored("'param_dict'", param_dict, params, missing, allow_missing, ignore_extra)
         for name, array in param_dict.items():
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)

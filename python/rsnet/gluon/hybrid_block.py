@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from .. import symbol as sym
+from .._warnings import warn
 from ..base import MXNetError, MXTypeError, NotImplementedForSymbol, limit_bytes
 from ..ndarray._cached_op import CachedOp
 from ._errors import is_about_values, needs_values, note_dtypes, within
@@ -167,12 +168,9 @@ class HybridBlock(Block):
         if self._cached_graph:
             return self._cached_graph
         flat, self._in_structure = flatten(args, "input")
-        real = [arg for arg in flat if arg is not None]
-        names = ["data"] if len(real) == 1 else [f"data{i}" for i in range(len(flat))]
-        if len(real) == 1:
-            inputs = [None if arg is None else sym.var("data") for arg in flat]
-        else:
-            inputs = [None if a is None else sym.var(n) for a, n in zip(flat, names, strict=True)]
+        count = sum(arg is not None for arg in flat)
+        names = ["data" if count == 1 else f"data{i}" for i in range(len(flat))]
+        inputs = [None if a is None else sym.var(n) for a, n in zip(flat, names, strict=True)]
         grouped, _ = regroup(inputs, self._in_structure)
         try:
             out = self._compose(*grouped)
@@ -256,17 +254,13 @@ class HybridBlock(Block):
         used = set(names)
         unused = [str(at) for name, at in by_name.items() if name not in used]
         if unused:
-            warnings.warn(
+            warn(
                 f"HybridBlock '{self.name}' does not use its inputs {', '.join(unused)} (counted "
-                "from 0)",
-                stacklevel=6,
+                "from 0)"
             )
         for name in params:
             if name not in used:
-                warnings.warn(
-                    f"HybridBlock '{self.name}' does not use its parameter '{name}'",
-                    stacklevel=6,
-                )
+                warn(f"HybridBlock '{self.name}' does not use its parameter '{name}'")
         try:
             for name in names:
                 if name not in by_name:
@@ -321,9 +315,6 @@ class HybridBlock(Block):
             rest = iter(outputs)
             outputs = [None if none else next(rest) for none in self._none_outputs]
         return regroup(outputs, self._out_structure)[0]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return super().__call__(*args, **kwargs)
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Runs `hybrid_forward` on arrays or symbols, or the planned graph if hybridized.

@@ -69,10 +69,9 @@ class Loss(HybridBlock):
         self._weight = weight
         self._batch_axis = batch_axis
 
-    def _mean(self, F: Any, loss: Any, sample_weight: Any, weight: Any = None) -> Any:
+    def _mean(self, F: Any, loss: Any, sample_weight: Any) -> Any:
         """The weighted mean over all axes but the batch's."""
-        weight = self._weight if weight is None else weight
-        loss = _apply_weighting(F, loss, weight, sample_weight)
+        loss = _apply_weighting(F, loss, self._weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
     def __repr__(self) -> str:
@@ -90,12 +89,14 @@ class L2Loss(Loss):
     [1.0]
     """
 
-    def __init__(self, weight: float = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = F.square(_reshape_like(F, label, pred) - pred)
-        return self._mean(F, loss, sample_weight, (self._weight or 0) / 2)
+        half = 0.5 if self._weight is None else self._weight / 2
+        loss = _apply_weighting(F, loss, half, sample_weight)
+        return F.mean(loss, axis=self._batch_axis, exclude=True)
 
 
 class L1Loss(Loss):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from .. import initializer
 from .. import ndarray as nd
+from .._checkpoint import without_marks
 from ..context import Context
 from .constant import Constant
 from .parameter import Parameter, contexts_of
@@ -39,11 +39,7 @@ def load_arrays(filename: str) -> dict[str, Any]:
     ValueError
         The file has arrays without names.
     """
-    return _without_marks(_named_arrays(filename))
-
-
-def _without_marks(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {re.sub(r"^(arg:|aux:)", "", name): array for name, array in arrays.items()}
+    return without_marks(_named_arrays(filename))
 
 
 def _named_arrays(filename: str) -> dict[str, Any]:
@@ -311,7 +307,7 @@ class ParameterDict:
                     f"Parameter '{name}': expected a name that begins with the restore_prefix "
                     f"'{restore_prefix}'. {_NAMING}"
                 )
-        arrays = _without_marks(param_dict)
+        arrays = without_marks(param_dict)
         loaded = {restore_prefix + name: a for name, a in arrays.items()}
         skip = len(restore_prefix)
         if not allow_missing:

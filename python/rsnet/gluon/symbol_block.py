@@ -89,7 +89,9 @@ class SymbolBlock(HybridBlock):
             for name, param in block.params.items():
                 if name in arrays:
                     param.dtype = arrays[name].dtype
-            block.collect_params().load(param_file, ctx, allow_missing, ignore_extra)
+            block.collect_params().load_dict(
+                arrays, ctx, allow_missing, ignore_extra, filename=param_file
+            )
         elif ctx is not None:
             block.collect_params().initialize(ctx=ctx)
         return block
@@ -160,10 +162,6 @@ class SymbolBlock(HybridBlock):
         graph = self.__dict__.get("_graph", ())
         super()._clear_cached_op()
         self._cached_graph = graph
-
-    def cast(self, dtype: Any) -> None:
-        self._clear_cached_op()
-        super().cast(dtype)
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Runs the symbol's planned graph; with symbols, composes it."""

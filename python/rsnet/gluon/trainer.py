@@ -214,9 +214,9 @@ class Trainer:
         """
         self._start(batch_size)
         if not ignore_stale_grad:
-            self._check_fresh()  # of all, before any is changed
+            self._check_fresh()  # before gradients are summed, in place
         self._allreduce_grads()
-        self._update(ignore_stale_grad)
+        self._update(ignore_stale_grad=True)
 
     def _start(self, batch_size: float) -> None:
         if self._params_to_init or not self._kv_initialized:
@@ -327,6 +327,30 @@ class Trainer:
             for data in param.list_data():
                 data._fresh_grad = False
 
+    # ---- mixed precision, see `contrib.amp` ----------------------------------------------------
+
+    def _take_loss_scaler(self, scaler: Any) -> None:
+        """From now on updates are left out where `scaler` finds gradients that overflowed."""
+        if self._update_on_kvstore or self._update_on_kvstore_param:
+            raise ValueError(
+                "amp.init_trainer: invalid Trainer, which updates the parameters in its key-value "
+                "store: expected one made with update_on_kvstore=False"
+            )
+        self._update_on_kvstore_param = False
+        self._loss_scaler, self._unscaled = scaler, self._scale
+
+    def _loss_was_scaled(self, factor: float) -> None:
+        """The gradients are `factor` times those of the loss: steps divide by it."""
+        self._scale = self._unscaled / factor
+
+    def _unscale_gradients(self) -> None:
+        """Divides the gradients here and now, and no longer in steps."""
+        factor = self._scale / self._unscaled
+        for _, param in self._trained():
+            for grad in param.list_grad():
+                grad *= factor
+        self._scale = self._unscaled
+
     # ---- files ---------------------------------------------------------------------------------
 
     def save_states(self, fname: str) -> None:
@@ -351,7 +375,9 @@ class Trainer:
         self._init_params()
         if self._kvstore is not None and self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            self._optimizer = self._kvstore._updater.optimizer
+            updater = self._kvstore.updater
+            if isinstance(updater, opt.Updater):
+                self._optimizer = updater.optimizer
         else:
             for updater in self._updaters:
                 load_states(updater, fname)

@@ -12,42 +12,13 @@ import numpy as np
 
 from .. import ndarray as nd
 from .. import recordio
+from .._numbers import integer
 from ..base import MXNetError, file_error
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray import NDArray
 from .augmenters import CreateAugmenter
 from .functions import imdecode
-
-#: What a list knows of an image: its label, and its path.
-_Listed = tuple[np.ndarray, str]
-
-
-def read_list(path: str) -> dict[int, _Listed]:
-    """Labels and paths of a list file of lines ``id TAB label TAB ... TAB path``, by id.
-
-    Raises
-    ------
-    MXNetError
-        The file cannot be read, or a line is none of a list; the message names it.
-    """
-    listed = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                fields = line.strip().split("\t")
-                if fields == [""]:
-                    continue
-                try:
-                    labels = np.array(fields[1:-1], dtype="float32")
-                    if not labels.size:
-                        raise ValueError("it has no label")
-                    listed[int(float(fields[0]))] = (labels, fields[-1])
-                except (ValueError, OverflowError) as error:
-                    expected = "expected id, labels and path, with tabs between them"
-                    raise MXNetError(f"{path}:{number}: {expected}: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise file_error("cannot read", path, error) from error
-    return listed
+from .list_files import images_by_id
 
 
 def _unpacked(payload: bytes, record: str) -> tuple[recordio.IRHeader, bytes]:
@@ -132,10 +103,8 @@ class ImageIter(DataIter):
         last_batch_handle: str = "pad",
         **kwargs: Any,
     ) -> None:
-        super().__init__(int(batch_size))
+        super().__init__(integer("batch_size", batch_size, least=1))
         self.check_data_shape(data_shape)
-        if self.batch_size < 1:
-            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
         if last_batch_handle not in ("pad", "discard", "roll_over"):
             raise ValueError(
                 f"invalid last_batch_handle {last_batch_handle!r}: expected 'pad', 'discard' or "
@@ -150,7 +119,7 @@ class ImageIter(DataIter):
         self.skipped = 0
         self._last_error = ""
         self.imgrec: recordio.MXRecordIO | None = None
-        self.imglist: dict[Any, _Listed] | None = None
+        self.imglist: dict[Any, tuple[np.ndarray, str]] | None = None
         self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
         self.seq = self._sequence(path_imgrec, path_imgidx, path_imglist, imglist)
         self._divide(part_index, num_parts)
@@ -174,7 +143,7 @@ class ImageIter(DataIter):
             else:
                 self.imgrec = recordio.MXRecordIO(rec, "r")
         if path:
-            self.imglist = read_list(path)
+            self.imglist = images_by_id(path)
         elif isinstance(given, list):
             self.imglist = {
                 i: (

@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .._class_registry import TABLES, class_named, register_aliases, register_class
+from .._class_registry import (
+    TABLES,
+    class_named,
+    name_and_arguments,
+    register_aliases,
+    register_class,
+)
 from .._warnings import warn
-from ..base import shown
 from ..ndarray import NDArray, array
 
 __all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
@@ -60,25 +65,8 @@ def create(init: Any, **kwargs: Any) -> Initializer:
     """
     if isinstance(init, Initializer):
         return init
-    if isinstance(init, str) and init.lstrip().startswith(("[", "{")):
-        try:
-            init = json.loads(init)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"invalid initializer {shown(init)}: expected the JSON of Initializer.dumps: "
-                f"{error}"
-            ) from error
-    if isinstance(init, dict):
-        init = [init.get("initializer"), {k: v for k, v in init.items() if k != "initializer"}]
-    if isinstance(init, (list, tuple)):
-        init, arguments = [*init, None, None][:2]
-        if not isinstance(arguments, dict | None):
-            raise ValueError(
-                f"invalid arguments {shown(arguments)} of initializer {shown(init)}: "
-                "expected a dict"
-            )
-        kwargs = (arguments or {}) | kwargs
-    return class_named(_REGISTRY, "initializer", init)(**kwargs)
+    name, arguments = name_and_arguments("initializer", init)
+    return class_named(_REGISTRY, "initializer", name)(**arguments | kwargs)
 
 
 def check_name(name: str) -> None:

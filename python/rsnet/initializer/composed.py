@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._checkpoint import without_marks
 from .._packed_rnn import PackedWeights
 from ..base import shown
 from ..ndarray import NDArray, load
@@ -83,7 +84,7 @@ class Load:
             loaded: dict[str, NDArray] = load(param)
         else:
             loaded = param
-        self.param = {re.sub("^(arg:|aux:)", "", k): v for k, v in loaded.items()}
+        self.param = without_marks(loaded)
         self.default_init = default_init
         self.verbose = verbose
 

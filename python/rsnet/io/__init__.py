@@ -6,7 +6,7 @@ A `DataIter` yields `DataBatch`es: `NDArrayIter` makes them from arrays in memor
 """
 
 from .._mxnet_names import module_getattr
-from .base import DataBatch, DataDesc, DataIter, MXDataIter, NDArrayIter, ResizeIter
+from .base import DataBatch, DataDesc, DataIter, MXDataIter
 from .files import CSVIter, LibSVMIter, MNISTIter
 from .image_records import (
     ImageDetRecordIter,
@@ -16,6 +16,8 @@ from .image_records import (
     ImageRecordUInt8Iter,
     ImageRecordUInt8Iter_v1,
 )
+from .in_memory import NDArrayIter
+from .of_others import ResizeIter
 from .prefetching import PrefetchingIter
 
 __all__ = [

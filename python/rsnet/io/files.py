@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .._numbers import integer
+from .._text_files import parsed_lines
 from ..base import MXNetError, file_error
 from ..ndarray import NDArray, array
 from .base import DataDesc, MXDataIter
@@ -72,9 +74,7 @@ class _RowIter(MXDataIter):
         self, data: np.ndarray, label: np.ndarray, batch_size: int, names: tuple[str, str],
         dtype: Any,
     ) -> None:  # fmt: skip
-        super().__init__(int(batch_size))
-        if self.batch_size < 1:
-            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
+        super().__init__(integer("batch_size", batch_size, least=1))
         # A label of shape (N, 1) is delivered as (N,).
         if label.ndim == 2 and label.shape[1] == 1:
             label = label[:, 0]
@@ -82,7 +82,7 @@ class _RowIter(MXDataIter):
         self._names = names
         self._dtype = dtype
         self._start = 0
-        self._rows: np.ndarray = np.arange(0)
+        self._current: np.ndarray | None = None
         self._pad = 0
 
     @property
@@ -96,6 +96,13 @@ class _RowIter(MXDataIter):
         """Name and shape of the labels of a batch."""
         shape = (self.batch_size, *self._label.shape[1:])
         return [DataDesc(self._names[1], shape, np.dtype(self._dtype).type)]
+
+    @property
+    def _rows(self) -> np.ndarray:
+        """Numbers of the rows of the current batch."""
+        if self._current is None:
+            raise ValueError("there is no current batch: call 'iter_next' first")
+        return self._current
 
     def getdata(self) -> NDArray:
         """The data of the current batch."""
@@ -188,7 +195,7 @@ class MNISTIter(_RowIter):
         end = self._start + self.batch_size
         if end > len(self._data):
             return False
-        self._rows = np.arange(self._start, end)
+        self._current = np.arange(self._start, end)
         self._start = end
         return True
 
@@ -215,7 +222,7 @@ class _RoundIter(_RowIter):
         self._pad = max(0, self._start - count)
         if self._pad and self._round_batch:
             self._overflow = self._pad % count
-        self._rows = rows % count
+        self._current = rows % count
         return True
 
 
@@ -271,26 +278,22 @@ class CSVIter(_RoundIter):
 
 def _read_csv(path: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
     width = math.prod(shape)
-    rows = []
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                cells = line.strip().split(",")
-                if len(cells) != width:
-                    raise MXNetError(
-                        f"{path}:{number}: {len(cells)} values, expected {width} for shape "
-                        f"{tuple(shape)}"
-                    )
-                rows.append(_numbers(cells, dtype))
-    except (OSError, UnicodeDecodeError) as error:
-        raise file_error("cannot read", path, error) from error
-    except (ValueError, OverflowError) as error:
-        raise MXNetError(f"{path}:{number}: {error}") from error
+
+    def row_of(line: str) -> np.ndarray:
+        cells = line.split(",")
+        if len(cells) != width:
+            raise ValueError(f"{len(cells)} values, expected {width} for shape {tuple(shape)}")
+        return _numbers(cells, dtype)
+
+    rows = _some(path, [row for _, row in parsed_lines(path, row_of)])
+    return np.stack(rows).reshape((len(rows), *shape))
+
+
+def _some(path: str, rows: list[Any]) -> list[Any]:
+    """The rows of a file, of which there is one at least."""
     if not rows:
         raise MXNetError(f"{path}: invalid number of rows 0: expected some")
-    return np.stack(rows).reshape((len(rows), *shape))
+    return rows
 
 
 _IS_INTEGER = re.compile(r"\s*[+-]?\d+\s*").fullmatch
@@ -360,31 +363,23 @@ class LibSVMIter(_RoundIter):
 
 def _read_libsvm(path: str, width: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """The dense rows and the first numbers of their lines."""
-    rows, firsts = [], []
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                cells = line.split("#")[0].split()
-                if not cells:
-                    continue
-                first = cells.pop(0) if ":" not in cells[0] else "0"
-                row = np.zeros(width, dtype)
-                pairs = [cell.partition(":") for cell in cells]
-                *values, label = _numbers([*(value for _, _, value in pairs), first], dtype)
-                for (index, _, _), value in zip(pairs, values, strict=True):
-                    if not 0 <= int(index) < width:
-                        raise MXNetError(
-                            f"{path}:{number}: invalid index {index}: expected 0 to {width - 1}"
-                        )
-                    row[int(index)] = value
-                rows.append(row)
-                firsts.append(label)
-    except (OSError, UnicodeDecodeError) as error:
-        raise file_error("cannot read", path, error) from error
-    except (ValueError, OverflowError) as error:
-        raise MXNetError(f"{path}:{number}: {error}") from error
-    if not rows:
-        raise MXNetError(f"{path}: invalid number of rows 0: expected some")
+
+    def row_of(line: str) -> tuple[np.ndarray, Any] | None:
+        cells = line.split("#")[0].split()
+        if not cells:
+            return None
+        first = cells.pop(0) if ":" not in cells[0] else "0"
+        row = np.zeros(width, dtype)
+        pairs = [cell.partition(":") for cell in cells]
+        *values, label = _numbers([*(value for _, _, value in pairs), first], dtype)
+        for (index, _, _), value in zip(pairs, values, strict=True):
+            if not 0 <= int(index) < width:
+                raise ValueError(f"invalid index {index}: expected 0 to {width - 1}")
+            row[int(index)] = value
+        return row, label
+
+    found = _some(path, [one for _, one in parsed_lines(path, row_of) if one is not None])
+    rows, firsts = zip(*found, strict=True)
     return np.stack(rows), np.array(firsts, dtype)
 
 

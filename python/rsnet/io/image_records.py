@@ -118,7 +118,6 @@ class ImageRecords(MXDataIter):
         # A header has room for any id of 64 bits, and a damaged one may have any.
         index = np.array(ids, "int64" if max(ids) < 1 << 63 else "uint64")
         self._batch = DataBatch([data], [label], pad=pad, index=index)
-        self._arrays = (data, label)
         return True
 
     def _tell(self) -> None:
@@ -149,13 +148,13 @@ class ImageRecords(MXDataIter):
 
     def getdata(self) -> NDArray:
         """The images of the current batch."""
-        self._current()
-        return self._arrays[0]
+        return self._current().data[0]
 
     def getlabel(self) -> NDArray:
         """The labels of the current batch."""
-        self._current()
-        return self._arrays[1]
+        label = self._current().label
+        assert label is not None
+        return label[0]
 
     def getindex(self) -> np.ndarray:
         """The records' ids of the current batch."""

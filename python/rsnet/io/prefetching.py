@@ -10,7 +10,8 @@ from typing import Any
 
 from .._daemon_threads import DaemonThreads
 from ..base import shown
-from .base import BatchesOfOthers, DataBatch, DataDesc
+from .base import DataBatch, DataDesc
+from .of_others import BatchesOfOthers
 
 __all__ = ["PrefetchingIter"]
 

@@ -27,6 +27,9 @@ class KVStoreBase:
 
     kv_registry: dict[str, type[KVStoreBase]] = {}
 
+    #: What updates stored weights; None if nothing does, or if the store keeps it to itself.
+    updater: Any = None
+
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
         """Stores the values and copies them to `out`."""
         raise NotImplementedError

@@ -55,7 +55,7 @@ class KVStore(KVStoreBase):
     def __init__(self, name: str = "local") -> None:
         self._type = name
         self._stored: dict[Any, NDArray] = {}
-        self._updater: Updater | None = None
+        self.updater: Updater | None = None
         self._compression: TwoBitCompression | None = None
 
     # ---- keys and values -----------------------------------------------------------------------
@@ -149,10 +149,10 @@ class KVStore(KVStoreBase):
         for one, values in gathered.items():
             total = self._sum(one, values)
             stored = self._stored[one]
-            if self._updater is None:
+            if self.updater is None:
                 self._stored[one] = total.astype(stored.dtype, copy=False)
             else:
-                self._updater(one, total.as_in_context(stored.context), stored)
+                self.updater(one, total.as_in_context(stored.context), stored)
 
     def pull(
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
@@ -207,9 +207,14 @@ class KVStore(KVStoreBase):
             raise TypeError(
                 f"invalid updater {shown(updater)}: expected a function of key, pushed and stored"
             )
-        self._updater = updater
+        self.updater = updater
 
     _set_updater = set_updater
+
+    @property
+    def _updater(self) -> Updater | None:
+        """MXNet's name of `updater`."""
+        return self.updater
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Compresses pushed gradients.
@@ -251,11 +256,11 @@ class KVStore(KVStoreBase):
         load_states(updater, fname)
 
     def _states_of(self, verb: str) -> Any:
-        if not isinstance(self._updater, opt.Updater):
+        if not isinstance(self.updater, opt.Updater):
             raise MXNetError(
                 f"{verb}_optimizer_states: expected an optimizer in this store (set_optimizer)"
             )
-        return self._updater
+        return self.updater
 
     # ---- the group of workers ------------------------------------------------------------------
 

@@ -224,6 +224,42 @@ class PairMetric(EvalMetric):
         raise NotImplementedError(f"{type(self).__name__} does not define '_update_pair'")
 
 
+class ScoreOfBatches(PairMetric):
+    """A score that is not a mean over rows: with `average` "macro" the mean of the batches' scores,
+    with "micro" the score of all batches together.
+
+    A subclass defines `_nothing`, what there is before a batch, and `_score`; its `_update_pair`
+    adds a batch to `_seen` and `_all_seen`, and an instance to the counts.
+    """
+
+    average = "micro"
+
+    def _nothing(self) -> Any:
+        """What `_score` is computed from, before the first batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define '_nothing'")
+
+    def _score(self, seen: Any) -> float:
+        raise NotImplementedError(f"{type(self).__name__} does not define '_score'")
+
+    def reset(self) -> None:
+        super().reset()
+        self._seen, self._all_seen = self._nothing(), self._nothing()
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._seen = self._nothing()
+
+    def get(self) -> tuple[Any, Any]:
+        if self.average == "micro" and self.num_inst:
+            return self.name, self._score(self._seen)
+        return super().get()
+
+    def get_global(self) -> tuple[Any, Any]:
+        if self._has_global_stats and self.average == "micro" and self.global_num_inst:
+            return self.name, self._score(self._all_seen)
+        return super().get_global()
+
+
 def _only_named(arrays: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
     return arrays if names is None else {n: a for n, a in arrays.items() if n in names}
 
@@ -247,8 +283,9 @@ class CompositeEvalMetric(EvalMetric):
         output_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> None:
-        self.metrics = [create(m) for m in metrics or []]
+        self.metrics: list[EvalMetric] = []  # filled later: the base class resets what is here
         super().__init__(name, output_names, label_names, has_global_stats=True)
+        self.metrics = [create(m) for m in metrics or []]
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"metrics": [m.get_config() for m in self.metrics]}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import numpy
 
-from .base import PairMetric, check_label_shapes, checked_average, register
+from .base import PairMetric, ScoreOfBatches, check_label_shapes, checked_average, register
 
 __all__ = [
     "Accuracy",
@@ -183,28 +182,19 @@ class Perplexity(PairMetric):
         return math.exp(total / count) if count else float("nan")
 
 
-class _Confusion(PairMetric):
+class _Confusion(ScoreOfBatches):
     """A score of the confusion matrix `counts[label, prediction]`."""
 
-    def reset(self) -> None:
-        super().reset()
-        self._counts = numpy.zeros((2, 2))
-        self._global_counts = numpy.zeros((2, 2))
-
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._counts = numpy.zeros((2, 2))
-
-    def _score(self, counts: numpy.ndarray) -> float:
-        raise NotImplementedError
+    def _nothing(self) -> numpy.ndarray:
+        return numpy.zeros((2, 2))
 
     def _count(self, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
         """Adds a batch to the matrices, enlarged to its largest class; returns its own matrix."""
         size = 1 + int(max(label.max(initial=1), pred.max(initial=1)))
         counts = numpy.zeros((size, size))
         numpy.add.at(counts, (label, pred), 1)
-        self._counts = _sum(self._counts, counts)
-        self._global_counts = _sum(self._global_counts, counts)
+        self._seen = _sum(self._seen, counts)
+        self._all_seen = _sum(self._all_seen, counts)
         return counts
 
 
@@ -260,25 +250,13 @@ class _Binary(_Confusion):
         # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
         self._add(self._score(self._count(label, pred.argmax(1))), 1)
 
-    def get(self) -> tuple[Any, Any]:
-        if self.average == "micro" and self.num_inst:
-            return self.name, self._score(self._counts)
-        return super().get()
-
-    def get_global(self) -> tuple[Any, Any]:
-        if self.average == "micro" and self.global_num_inst:
-            return self.name, self._score(self._global_counts)
-        return super().get_global()
-
     @property
     def metrics(self) -> SimpleNamespace:
         """Counts since `reset_local`, and since `reset` as ``global_...``: `true_positives`,
         `false_negatives`, `false_positives`, `true_negatives`, `total_examples`, `precision`,
         `recall`, `fscore`.
         """
-        return SimpleNamespace(
-            **_by_name(self._counts, ""), **_by_name(self._global_counts, "global_")
-        )
+        return SimpleNamespace(**_by_name(self._seen, ""), **_by_name(self._all_seen, "global_"))
 
 
 @register()
@@ -373,11 +351,3 @@ class PCC(_Confusion):
         divisor = math.sqrt((total**2 - cols @ cols) * (total**2 - rows @ rows))
         covariance = total * numpy.trace(counts) - rows @ cols
         return float(covariance / divisor) if divisor else float("nan")
-
-    def get(self) -> tuple[Any, Any]:
-        return self.name, self._score(self._counts)
-
-    def get_global(self) -> tuple[Any, Any]:
-        if not self._has_global_stats:
-            return self.get()
-        return self.name, self._score(self._global_counts)

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy
 
-from .base import EvalMetric, PairMetric, check_label_shapes, checked_average, host, register
+from .base import (
+    EvalMetric,
+    PairMetric,
+    ScoreOfBatches,
+    check_label_shapes,
+    checked_average,
+    host,
+    register,
+)
 
 __all__ = ["Caffe", "Loss", "MAE", "MSE", "PearsonCorrelation", "RMSE", "Torch"]
 
@@ -111,7 +119,7 @@ class _Moments:
 
 
 @register("pearsonr")
-class PearsonCorrelation(PairMetric):
+class PearsonCorrelation(ScoreOfBatches):
     """Pearson's correlation of labels and predictions.
 
     `average` is "macro" (the mean of the batches' coefficients) or "micro" (the coefficient of all
@@ -135,30 +143,18 @@ class PearsonCorrelation(PairMetric):
         self.average = checked_average(average)
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
-    def reset(self) -> None:
-        super().reset()
-        self._pairs_seen, self._all_pairs_seen = _Moments(), _Moments()
+    def _nothing(self) -> _Moments:
+        return _Moments()
 
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._pairs_seen = _Moments()
+    def _score(self, seen: _Moments) -> float:
+        return seen.correlation()
 
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         check_label_shapes(label, pred, shape=True)
         batch = _Moments()
-        for moments in (batch, self._pairs_seen, self._all_pairs_seen):
+        for moments in (batch, self._seen, self._all_seen):
             moments.add(label.ravel(), pred.ravel())
         self._add(batch.correlation(), 1)
-
-    def get(self) -> tuple[Any, Any]:
-        if self.average == "micro" and self.num_inst:
-            return self.name, self._pairs_seen.correlation()
-        return super().get()
-
-    def get_global(self) -> tuple[Any, Any]:
-        if self.average == "micro" and self.global_num_inst:
-            return self.name, self._all_pairs_seen.correlation()
-        return super().get_global()
 
 
 @register()

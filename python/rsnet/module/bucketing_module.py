@@ -166,11 +166,11 @@ class BucketingModule(BaseModule):
                 memory_limit=self._memory_limit,
             )  # fmt: skip
             self._share_the_larger(module)
-            self._watch(module)
+            if self._monitor is not None:
+                module.install_monitor(self._monitor)
             self._buckets[bucket_key] = module
         elif not module.executors.execs:
             module.executors.bind_again(self._largest.executors)
-            self._watch(module)
         self._curr_module, self._curr_bucket_key = module, bucket_key
 
     def _switch_to(self, batch: DataBatch) -> None:
@@ -184,10 +184,6 @@ class BucketingModule(BaseModule):
                 f"{key!r}"
             )
         self.switch_bucket(key, batch.provide_data, batch.provide_label)
-
-    def _watch(self, module: Module) -> None:
-        if self._monitor is not None:
-            module.install_monitor(self._monitor)
 
     def _share_the_larger(self, module: Module) -> None:
         """From now on buckets use the memory of a new module, if it has more.
@@ -260,9 +256,7 @@ class BucketingModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """As `Module.init_optimizer`; all buckets share the optimizer."""
-        self._require("init_optimizer", "binded", "params_initialized")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring.")
+        if self._keeps_optimizer(force_init):
             return
         module = self._module("init_optimizer")
         module.init_optimizer(kvstore, optimizer, optimizer_params, force_init=force_init)

@@ -143,11 +143,13 @@ class DataParallelExecutorGroup:
 
     def release(self) -> None:
         """Gives the executors up, until `bind_again`; other groups keep the parameters."""
+        self._stop_watching(self.execs)
         self.execs = []
 
     def bind_again(self, shared_group: DataParallelExecutorGroup) -> None:
         """Binds executors over the parameters and the memory of another group."""
         self.bind_exec(self.data_shapes, self.label_shapes, shared_group)
+        self._watch()
 
     def _bind_on(self, i: int, reqs: dict[str, str], shared_group: Any) -> Executor:
         shared: Any = None if shared_group is None else shared_group.execs[i]
@@ -199,11 +201,8 @@ class DataParallelExecutorGroup:
         except Exception:
             vars(self).update(before)  # still bound for the shapes of before
             raise
-        if self._monitor is not None:
-            if hasattr(self._monitor, "exes"):
-                gone = before["execs"]
-                self._monitor.exes = [exe for exe in self._monitor.exes if exe not in gone]
-            self.install_monitor(self._monitor)
+        self._stop_watching(before["execs"])
+        self._watch()
 
     # ---- parameters ----------------------------------------------------------------------------
 
@@ -409,10 +408,19 @@ class DataParallelExecutorGroup:
             )
 
     def install_monitor(self, mon: Any) -> None:
-        """Lets a monitor watch every executor, also those for other shapes later."""
+        """Lets a monitor watch every executor, also those that are bound later."""
         self._monitor = mon
-        for exe in self.execs:
-            mon.install(exe)
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._monitor is not None:
+            for exe in self.execs:
+                self._monitor.install(exe)
+
+    def _stop_watching(self, given_up: list[Executor]) -> None:
+        """Takes executors out of the monitor's list, which would keep their memory."""
+        if hasattr(self._monitor, "exes"):
+            self._monitor.exes = [exe for exe in self._monitor.exes if exe not in given_up]
 
 
 def _groups_of_devices(group2ctxs: Any, count: int) -> list[Any]:

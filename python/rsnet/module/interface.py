@@ -48,6 +48,14 @@ class ModuleInterface:
             self.logger.warning("Already bound, ignoring bind()")
         return stays
 
+    def _keeps_optimizer(self, force_init: bool) -> bool:
+        """Whether `init_optimizer` leaves the optimizer as it is, with a warning."""
+        self._require("init_optimizer", "binded", "params_initialized")
+        keeps = self.optimizer_initialized and not force_init
+        if keeps:
+            self.logger.warning("optimizer already initialized, ignoring...")
+        return keeps
+
     @property
     def symbol(self) -> Any:
         """The symbol, or None for a module that has none."""
@@ -60,7 +68,9 @@ class ModuleInterface:
     output_shapes = kept("output_shapes", "Names and shapes of the outputs.")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Copies of the parameters and the auxiliary states."""
+        """The parameters and the auxiliary states by name. A module may give its own dicts, which
+        change with the next call.
+        """
         raise NotImplementedError
 
     def init_params(

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import context as ctx
 from .. import initializer as init
-from .._checkpoint import load_checkpoint
+from .._checkpoint import load_checkpoint, save_checkpoint
 from .._warnings import warn
 from ..base import MXNetError, shown
 from ..io import DataDesc
@@ -142,9 +142,7 @@ class Module(GroupModule):
         remove_amp_cast: bool = True,
     ) -> None:
         """Writes `prefix-symbol.json`, `prefix-0001.params` and, if so, `prefix-0001.states`."""
-        self._symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
-        self.save_params(f"{prefix}-{epoch:04d}.params")
-        logging.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+        save_checkpoint(prefix, epoch, self._symbol, *self.get_params(), remove_amp_cast)
         if save_optimizer_states:
             self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
             logging.info('Saved optimizer state to "%s-%04d.states"', prefix, epoch)
@@ -358,9 +356,7 @@ class Module(GroupModule):
         force_init : bool
             Initialise again if it was done already (otherwise the call is ignored, with a warning)?
         """
-        self._require("init_optimizer", "binded", "params_initialized")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
+        if self._keeps_optimizer(force_init):
             return
         group = self._group("init_optimizer")
         self._sync_params_from_devices()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import Any
 
@@ -204,9 +205,7 @@ class SequentialModule(BaseModule):
         force_init: bool = False,
     ) -> None:
         """Chooses how the parameters of all modules are updated."""
-        self._require("init_optimizer", "binded", "params_initialized")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring.")
+        if self._keeps_optimizer(force_init):
             return
         for module in self._modules:
             module.init_optimizer(kvstore, optimizer, optimizer_params, force_init=force_init)
@@ -215,10 +214,7 @@ class SequentialModule(BaseModule):
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
         """Runs the modules one after the other."""
         self._require("forward", "binded", "params_initialized")
-        batch = DataBatch(
-            data_batch.data, data_batch.label, data_batch.pad, data_batch.index,
-            provide_data=data_batch.provide_data, provide_label=data_batch.provide_label,
-        )  # fmt: skip
+        batch = copy.copy(data_batch)
         for i, module in enumerate(self._modules):
             module.forward(batch, is_train=is_train)
             if i + 1 < len(self._modules):

@@ -160,7 +160,7 @@ class GradientUpdate:
         updater = self.updater
         if self.on_store and self.store is not None:
             self.store.load_optimizer_states(fname)
-            updater = getattr(self.store, "_updater", None)
+            updater = self.store.updater
         elif updater is not None:
             load_states(updater, fname)
         if isinstance(updater, opt.Updater):

@@ -370,14 +370,16 @@ class Optimizer:
         """Counts the updates; what every operator on many weights is given."""
         for index in indices:
             self._update_count(index)
-        common = {
+        return {
             "lrs": self._get_lrs(indices),
             "wds": self._get_wds(indices),
-            "rescale_grad": self.rescale_grad,
+            **self._of_gradients(),
         }
-        if self.clip_gradient:
-            common["clip_gradient"] = self.clip_gradient
-        return common
+
+    def _of_gradients(self) -> dict[str, Any]:
+        """What operators are told of gradients: their factor, and their limit if there is one."""
+        clip = {"clip_gradient": self.clip_gradient} if self.clip_gradient else {}
+        return {"rescale_grad": self.rescale_grad, **clip}
 
     def _has_copy(self, weight: NDArray) -> bool:
         """Is the weight kept in float32 besides?"""
@@ -386,14 +388,7 @@ class Optimizer:
     def _common(self, index: int) -> dict[str, Any]:
         """Counts the update; what every update operator is given."""
         self._update_count(index)
-        common = {
-            "lr": self._get_lr(index),
-            "wd": self._get_wd(index),
-            "rescale_grad": self.rescale_grad,
-        }
-        if self.clip_gradient:
-            common["clip_gradient"] = self.clip_gradient
-        return common
+        return {"lr": self._get_lr(index), "wd": self._get_wd(index), **self._of_gradients()}
 
     def _decayed(self, grad: NDArray, weight: NDArray, wd: float) -> NDArray:
         """clip(g + wd·w)."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .base import Optimizer, PerDevice, push_together, register, zeros_like
-from .rules import SGD
+from .base import Optimizer, PerDevice, push_together, register
+from .rules import SGD, WithMomentum
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
 
@@ -96,7 +96,7 @@ class LAMB(Optimizer):
 
 
 @register
-class LARS(Optimizer):
+class LARS(WithMomentum):
     """Layer-wise adaptive rates (You et al., arXiv:1708.03888).
 
     lr ← lr·eta·‖w‖ / (‖g‖ + wd·‖w‖ + eps) where both norms are greater than 0, then as SGD with
@@ -138,10 +138,6 @@ class LARS(Optimizer):
         for name in self.idx2name.values():
             if not name.endswith("_weight") and name not in args_wd_mult:
                 self.wd_mult[name] = 0.0
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        """The momentum, if there is any."""
-        return zeros_like(weight) if self.momentum else None
 
     def _rate(self, index: int, weight: NDArray, g: NDArray, lr: float, wd: float) -> NDArray:
         """The rate of one parameter, as an array of one element."""

@@ -10,7 +10,7 @@ from ..ndarray import NDArray
 from .base import Optimizer, PerDevice, register, zeros_like
 
 
-class _Momentum(Optimizer):
+class WithMomentum(Optimizer):
     """A rule whose one state is the momentum, if there is any."""
 
     momentum: float
@@ -20,7 +20,7 @@ class _Momentum(Optimizer):
 
 
 @register
-class SGD(_Momentum):
+class SGD(WithMomentum):
     """Gradient descent: w ← (1 - lr·wd)·w - lr·clip(g).
 
     With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m. All parameters that an `Updater` is
@@ -108,7 +108,7 @@ class SGLD(Optimizer):
 
 
 @register
-class NAG(_Momentum):
+class NAG(WithMomentum):
     """Nesterov's momentum: with d(w) = lr·(clip(g) + wd·w), w' ← w + μ²·m - (1 + μ)·d(w) and then
     m ← μ·m - d(w'): the weight decay in the momentum is that of the new weight, as in MXNet.
     """
@@ -372,7 +372,7 @@ class Nadam(Optimizer):
 
 
 @register
-class Signum(_Momentum):
+class Signum(WithMomentum):
     """Steps by the sign of the momentum (Bernstein et al., ICML 2018).
 
     m ← μ·m - (1-μ)·(wd·w + clip(g)); w ← (1 - lr·wd_lh)·w + lr·sign(m). Without momentum:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .. import initializer as init
 from .. import symbol as sym
+from .._packed_rnn import GATES
+from .._recurrent_steps import gru_step, lstm_step
 from ..symbol import Symbol
 from .base_cell import BaseRNNCell, RNNParams
 
 __all__ = ["DenseCell", "DropoutCell", "GRUCell", "LSTMCell", "RNNCell"]
+
+TANH = partial(sym.Activation, act_type="tanh")
 
 
 class DenseCell(BaseRNNCell):
@@ -71,7 +76,7 @@ class RNNCell(DenseCell):
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        return ("",)
+        return GATES["rnn_tanh"]
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """One step."""
@@ -112,20 +117,14 @@ class LSTMCell(DenseCell):
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        return ("_i", "_f", "_c", "_o")
+        return GATES["lstm"]
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """One step."""
         name = self._step_name()
         i2h, h2h = self._products(inputs, states[0], name)
         gates = sym.SliceChannel(i2h + h2h, num_outputs=4, name=f"{name}slice")
-        i = sym.Activation(gates[0], act_type="sigmoid", name=f"{name}i")
-        f = sym.Activation(gates[1], act_type="sigmoid", name=f"{name}f")
-        g = sym.Activation(gates[2], act_type="tanh", name=f"{name}c")
-        o = sym.Activation(gates[3], act_type="sigmoid", name=f"{name}o")
-        memory = sym.elemwise_add(f * states[1], i * g, name=f"{name}state")
-        output = sym.elemwise_mul(o, sym.Activation(memory, act_type="tanh"), name=f"{name}out")
-        return output, [output, memory]
+        return lstm_step(sym, gates, states[1], TANH, name)
 
 
 class GRUCell(DenseCell):
@@ -148,19 +147,15 @@ class GRUCell(DenseCell):
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        return ("_r", "_z", "_o")
+        return GATES["gru"]
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """One step."""
         name = self._step_name()
         i2h, h2h = self._products(inputs, states[0], name)
-        i2h_r, i2h_z, i2h_n = sym.SliceChannel(i2h, num_outputs=3, name=f"{name}i2h_slice")
-        h2h_r, h2h_z, h2h_n = sym.SliceChannel(h2h, num_outputs=3, name=f"{name}h2h_slice")
-        r = sym.Activation(i2h_r + h2h_r, act_type="sigmoid", name=f"{name}r_act")
-        z = sym.Activation(i2h_z + h2h_z, act_type="sigmoid", name=f"{name}z_act")
-        n = sym.Activation(i2h_n + r * h2h_n, act_type="tanh", name=f"{name}h_act")
-        output = sym.elemwise_add((1.0 - z) * n, z * states[0], name=f"{name}out")
-        return output, [output]
+        of_input = sym.SliceChannel(i2h, num_outputs=3, name=f"{name}i2h_slice")
+        of_state = sym.SliceChannel(h2h, num_outputs=3, name=f"{name}h2h_slice")
+        return gru_step(sym, of_input, of_state, states[0], TANH, name)
 
 
 class DropoutCell(BaseRNNCell):

@@ -4,11 +4,12 @@ use them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from .. import symbol as sym
-from .._checkpoint import load_checkpoint, save_checkpoint
+from .._checkpoint import after_epochs, load_checkpoint, save_checkpoint
 from .._warnings import warn
 from ..ndarray import NDArray
 from .base_cell import BaseRNNCell
@@ -52,13 +53,7 @@ def load_rnn_checkpoint(
 
 def do_rnn_checkpoint(cells: Any, prefix: str, period: int = 1) -> Callable[..., None]:
     """Epoch-end callback that saves every `period` epochs by `save_rnn_checkpoint`."""
-    period = max(1, int(period))
-
-    def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
-        if (epoch + 1) % period == 0:
-            save_rnn_checkpoint(cells, prefix, epoch + 1, symbol, arg, aux)
-
-    return save
+    return after_epochs(period, functools.partial(save_rnn_checkpoint, cells, prefix))
 
 
 def rnn_unroll(

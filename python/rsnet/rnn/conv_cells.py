@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 from .. import symbol as sym
+from .._packed_rnn import GATES
+from .._recurrent_steps import gru_step, lstm_step
 from ..symbol import Symbol
 from .base_cell import BaseRNNCell, RNNParams
 
@@ -115,6 +117,9 @@ class BaseConvRNNCell(BaseRNNCell):
         )  # fmt: skip
         return name, i2h, h2h
 
+    def _activate(self, x: Symbol, **kwargs: Any) -> Any:
+        return self._get_activation(x, self._activation, **kwargs)
+
     def _split(self, x: Symbol, name: str) -> Any:
         axis = self._layout.find("C")
         return sym.SliceChannel(x, num_outputs=len(self._gate_names), axis=axis, name=name)
@@ -140,12 +145,12 @@ class ConvRNNCell(BaseConvRNNCell):
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        return ("",)
+        return GATES["rnn_tanh"]
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """One step."""
         name, i2h, h2h = self._products(inputs, states)
-        output = self._get_activation(i2h + h2h, self._activation, name=f"{name}out")
+        output = self._activate(i2h + h2h, name=f"{name}out")
         return output, [output]
 
 
@@ -159,21 +164,13 @@ class ConvLSTMCell(BaseConvRNNCell):
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        return ("_i", "_f", "_c", "_o")
+        return GATES["lstm"]
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """One step."""
         name, i2h, h2h = self._products(inputs, states)
         gates = self._split(i2h + h2h, f"{name}slice")
-        i = sym.Activation(gates[0], act_type="sigmoid", name=f"{name}i")
-        f = sym.Activation(gates[1], act_type="sigmoid", name=f"{name}f")
-        g = self._get_activation(gates[2], self._activation, name=f"{name}c")
-        o = sym.Activation(gates[3], act_type="sigmoid", name=f"{name}o")
-        memory = sym.elemwise_add(f * states[1], i * g, name=f"{name}state")
-        output = sym.elemwise_mul(
-            o, self._get_activation(memory, self._activation), name=f"{name}out"
-        )
-        return output, [output, memory]
+        return lstm_step(sym, gates, states[1], self._activate, name)
 
 
 @_signature
@@ -182,15 +179,11 @@ class ConvGRUCell(BaseConvRNNCell):
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        return ("_r", "_z", "_o")
+        return GATES["gru"]
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """One step."""
         name, i2h, h2h = self._products(inputs, states)
-        i2h_r, i2h_z, i2h_n = self._split(i2h, f"{name}i2h_slice")
-        h2h_r, h2h_z, h2h_n = self._split(h2h, f"{name}h2h_slice")
-        r = sym.Activation(i2h_r + h2h_r, act_type="sigmoid", name=f"{name}r_act")
-        z = sym.Activation(i2h_z + h2h_z, act_type="sigmoid", name=f"{name}z_act")
-        n = self._get_activation(i2h_n + r * h2h_n, self._activation, name=f"{name}h_act")
-        output = sym.elemwise_add((1.0 - z) * n, z * states[0], name=f"{name}out")
-        return output, [output]
+        of_input = self._split(i2h, f"{name}i2h_slice")
+        of_state = self._split(h2h, f"{name}h2h_slice")
+        return gru_step(sym, of_input, of_state, states[0], self._activate, name)

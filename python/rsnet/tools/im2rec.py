@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import image, recordio
 from ..base import MXNetError
-from ..image.iterator import read_list
+from ..image.list_files import read_list
 
 _Line = tuple[int, str, list[float]]
 
@@ -109,7 +109,7 @@ def encode(args: argparse.Namespace, line: _Line) -> bytes:
 def make_record(args: argparse.Namespace, path: str) -> int:
     """Writes the record file and index of a list; returns how many images were left out."""
     stem = os.path.splitext(path)[0]
-    lines = [(i, name, labels.tolist()) for i, (labels, name) in read_list(path).items()]
+    lines = [(i, name, labels.tolist()) for _, (i, labels, name) in read_list(path)]
     if not args.pack_label and any(len(labels) > 1 for _, _, labels in lines):
         lines = [(i, name, labels[:1]) for i, name, labels in lines]
     missed = 0

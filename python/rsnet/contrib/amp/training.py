@@ -80,15 +80,7 @@ def init_trainer(optimizer_or_trainer: Trainer) -> None:
     ValueError
         It updates the parameters in a key-value store.
     """
-    trainer = _checked(optimizer_or_trainer)
-    if trainer._update_on_kvstore or trainer._update_on_kvstore_param:
-        raise ValueError(
-            "amp.init_trainer: invalid Trainer, which updates the parameters in its key-value "
-            "store: expected one made with update_on_kvstore=False"
-        )
-    trainer._update_on_kvstore_param = False
-    trainer._loss_scaler = LossScaler()
-    trainer._unscaled = trainer._scale
+    _checked(optimizer_or_trainer)._take_loss_scaler(LossScaler())
 
 
 @contextmanager
@@ -114,7 +106,7 @@ def scale_loss(loss: Any, optimizer_or_trainer: Trainer) -> Iterator[Any]:
     """
     trainer = _checked(optimizer_or_trainer)
     scale = _scaler_of(trainer).loss_scale
-    trainer._scale = trainer._unscaled / scale
+    trainer._loss_was_scaled(scale)
     yield [one * scale for one in loss] if isinstance(loss, (list, tuple)) else loss * scale
 
 
@@ -122,9 +114,4 @@ def unscale(optimizer_or_trainer: Trainer) -> None:
     """Divides the gradients by the scale of the loss here and now, so that they can be clipped."""
     trainer = _checked(optimizer_or_trainer)
     _scaler_of(trainer)
-    factor = trainer._scale / trainer._unscaled
-    for param in trainer._params:
-        if param.grad_req != "null":
-            for grad in param.list_grad():
-                grad *= factor
-    trainer._scale = trainer._unscaled
+    trainer._unscale_gradients()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..._on_demand import import_on_demand
 from . import cnn, data, nn, rnn
 
 __all__ = ["cnn", "data", "estimator", "nn", "rnn"]
@@ -9,7 +10,5 @@ __all__ = ["cnn", "data", "estimator", "nn", "rnn"]
 
 def __getattr__(name: str) -> object:
     if name == "estimator":
-        from importlib import import_module
-
-        return import_module(f"{__name__}.estimator")
+        return import_on_demand(f"{__name__}.estimator")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,14 +21,7 @@ from .basic_layers import (
     LayerNorm,
     Sequential,
 )
-from .containers import (
-    Concatenate,
-    Concurrent,
-    HybridConcatenate,
-    HybridConcurrent,
-    Identity,
-    SyncBatchNorm,
-)
+from .concurrent import Concatenate, Concurrent, HybridConcatenate, HybridConcurrent, Identity
 from .conv_layers import (
     Conv1D,
     Conv1DTranspose,
@@ -38,6 +31,7 @@ from .conv_layers import (
     Conv3DTranspose,
     ReflectionPad2D,
 )
+from .normalization import SyncBatchNorm
 from .pooling import (
     AvgPool1D,
     AvgPool2D,

@@ -7,6 +7,7 @@ from typing import Any
 from ... import symbol as sym
 from ..hybrid_block import HybridBlock
 from .activations import activation_layer
+from .layouts import checked_layout, per_axis
 from .pooling import (
     AvgPool1D,
     AvgPool2D,
@@ -20,12 +21,8 @@ from .pooling import (
     MaxPool1D,
     MaxPool2D,
     MaxPool3D,
-    checked_layout,
-    per_axis,
 )
-from .pooling import (
-    _Pooling as _Pooling,
-)
+from .pooling import _Pooling as _Pooling  # programs derive layers from it by this module's name
 
 __all__ = [
     "AvgPool1D",
@@ -217,6 +214,7 @@ class _Transposed(_Conv):
         )
 
     def __repr__(self) -> str:
+        # As in MXNet, where input channels that are not known yet are 0 here, None elsewhere.
         return super().__repr__().replace("(None ->", "(0 ->", 1)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...context import num_gpus
 from ..hybrid_block import HybridBlock
 
 
@@ -94,6 +95,68 @@ class BatchNormReLU(BatchNorm):
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **states: Any) -> Any:
         return F.relu(super().hybrid_forward(F, x, *args, **states))
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch normalisation over the batches of several devices (H. Zhang et al. 2018).
+
+    While training, the layer's calls on all devices are computed together, once each device has
+    its own. A call that the others do not join within a minute fails.
+
+    Parameters
+    ----------
+    in_channels : int
+        0: the first forward pass decides.
+    num_devices : int, optional
+        How many devices share a batch; by default the number of CUDA devices, or 1.
+    momentum, epsilon, center, scale, use_global_stats, *_initializer
+        As for `BatchNorm`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 0,
+        num_devices: int | None = None,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        **kwargs: Any,
+    ) -> None:
+        devices = num_devices or num_gpus() or 1
+        if devices < 0:
+            raise ValueError(f"SyncBatchNorm: invalid num_devices {devices}: expected at least 1")
+        super().__init__(
+            1,
+            momentum,
+            epsilon,
+            center,
+            scale,
+            use_global_stats,
+            beta_initializer,
+            gamma_initializer,
+            running_mean_initializer,
+            running_variance_initializer,
+            in_channels,
+            **kwargs,
+        )
+        self._devices = devices
+
+    def hybrid_forward(
+        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
+    ) -> Any:
+        arrays = (x, gamma, beta, running_mean, running_var)
+        if self._devices == 1:
+            return super().hybrid_forward(F, *arrays)
+        options = {key: value for key, value in self._kwargs.items() if key != "axis"}
+        return F.contrib.SyncBatchNorm(
+            *arrays, name="fwd", ndev=self._devices, key=self.prefix, **options
+        )
 
 
 class _Normalization(HybridBlock):

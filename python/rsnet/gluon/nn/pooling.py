@@ -5,22 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..hybrid_block import HybridBlock
-
-
-def per_axis(value: Any, axes: int, what: str) -> tuple[int, ...]:
-    """An int for every axis, from one int or as many as there are axes."""
-    found = (value,) * axes if isinstance(value, int) else tuple(value)
-    if len(found) != axes:
-        raise AssertionError(f"invalid {what} {value!r}: expected an int or {axes} of them")
-    return found
-
-
-def checked_layout(block: str, layout: str | None, axes: int) -> str:
-    """``layout`` if there is such an order of axes; the usual one for None."""
-    layouts = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}[axes]
-    if layout and layout not in layouts:
-        raise AssertionError(f"{block}: invalid layout '{layout}': expected one of {layouts}")
-    return layout or layouts[0]
+from .layouts import checked_layout, per_axis
 
 
 class _Pooling(HybridBlock):

@@ -190,7 +190,7 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
                 F.concat(a, b, dim=1, name=f"{self._output_prefix}t{i}") for i, (a, b) in pairs
             ]
         if valid_length is not None:
-            outputs = masked(F, outputs, length, valid_length, axis)
+            outputs = masked(F, outputs, valid_length, axis)
             outputs = formatted(F, outputs, length, axis, merge_outputs)
         return outputs, [*on_states, *back_states]
 

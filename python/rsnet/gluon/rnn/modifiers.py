@@ -200,8 +200,8 @@ class ResidualCell(ModifierCell):
         given: Any = formatted(F, steps, length, axis, merge)
         if merge:
             if valid_length is not None:
-                given = masked(F, given, length, valid_length, axis)
+                given = masked(F, given, valid_length, axis)
             return F.elemwise_add(outputs, given), states
         if valid_length is not None:
-            given = formatted(F, masked(F, given, length, valid_length, axis), length, axis, False)
+            given = formatted(F, masked(F, given, valid_length, axis), length, axis, False)
         return [F.elemwise_add(a, b) for a, b in zip(outputs, given, strict=True)], states

@@ -76,7 +76,7 @@ def join_time(F: Any, steps: Any, axis: int) -> Any:
     return F.stack(*steps, axis=axis) if isinstance(steps, (list, tuple)) else steps
 
 
-def masked(F: Any, outputs: Any, length: int, valid_length: Any, axis: int) -> Any:
+def masked(F: Any, outputs: Any, valid_length: Any, axis: int) -> Any:
     """The outputs as one array, 0 after the end of each sequence."""
     outputs = join_time(F, outputs, axis)
     return F.SequenceMask(
@@ -200,7 +200,7 @@ class RecurrentCell(Block):
                 history.append(states)
         if valid_length is not None:
             states = [_at_end(F, each, valid_length) for each in zip(*history)]
-            outputs = masked(F, outputs, length, valid_length, axis)
+            outputs = masked(F, outputs, valid_length, axis)
         return formatted(F, outputs, length, axis, merge_outputs), states
 
     def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ndarray as nd
+from ..._packed_rnn import GATES, parts_in_order
 from ..hybrid_block import HybridBlock
 
 __all__ = ["GRU", "LSTM", "RNN"]
-
-_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 
 class _Layer(HybridBlock):
@@ -55,7 +54,7 @@ class _Layer(HybridBlock):
         self._clip = clip or {}
         self._dtype = dtype
         self._use_sequence_length = use_sequence_length
-        rows = _GATES[self._mode] * hidden_size
+        rows = len(GATES[self._mode]) * hidden_size
         out = projection_size or hidden_size
         width = input_size
         for i in range(num_layers):
@@ -195,13 +194,11 @@ class _Layer(HybridBlock):
         """All weights, then all biases, as one vector."""
         order = []
         groups = ["i2h", "h2h", *(["h2r"] if self._projection_size else [])]
-        for kind in ("weight", "bias"):
-            for i in range(self._num_layers):
-                for side in ["l", "r"][: self._dir]:
-                    for group in groups:
-                        name = f"{side}{i}_{group}_{kind}"
-                        if name in weights:
-                            order.append(F.reshape(weights[name], shape=(-1,)))
+        sides = ["l", "r"][: self._dir]
+        for kind, layer, side, group in parts_in_order(self._num_layers, sides, groups):
+            name = f"{side}{layer}_{group}_{kind}"
+            if name in weights:
+                order.append(F.reshape(weights[name], shape=(-1,)))
         return F._internal._rnn_param_concat(*order, dim=0)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import nn
 from ...hybrid_block import HybridBlock
-from ...nn.pooling import per_axis
+from ...nn.layouts import per_axis
 
 __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
 

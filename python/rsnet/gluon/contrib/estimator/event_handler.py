@@ -8,7 +8,7 @@ handler whose `batch_end` or `epoch_end` returns True ends the training.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -320,7 +320,7 @@ class GradientUpdateHandler(BatchEnd):
         estimator.trainer.step(int(np.sum([loss.shape[0] for loss in losses])))
 
 
-def best_of(mode: str, monitor: EvalMetric, names: Sequence[str] = ("acc", "f1")) -> Any:
+def best_of(mode: str, monitor: EvalMetric) -> Any:
     """Is a value better than another? A comparison for 'min', 'max' or 'auto', by the metric's
     name.
 
@@ -333,7 +333,7 @@ def best_of(mode: str, monitor: EvalMetric, names: Sequence[str] = ("acc", "f1")
         raise ValueError(f"invalid mode '{mode}': expected 'auto', 'min' or 'max'")
     if mode == "auto":
         name = str(monitor.get()[0]).lower()
-        mode = "max" if any(part in name for part in names) else "min"
+        mode = "max" if "acc" in name or "f1" in name else "min"
     return np.greater if mode == "max" else np.less
 
 

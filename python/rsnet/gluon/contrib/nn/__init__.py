@@ -7,6 +7,7 @@ from typing import Any
 from ...._mxnet_names import module_getattr
 from ...hybrid_block import HybridBlock
 from ...nn import Concurrent, HybridConcurrent, Identity, SyncBatchNorm
+from ...nn.layouts import per_axis
 
 __all__ = [
     "Concurrent",
@@ -34,12 +35,7 @@ class _PixelShuffle(HybridBlock):
 
     def __init__(self, factor: Any) -> None:
         super().__init__()
-        found = (factor,) * self._axes if isinstance(factor, int) else tuple(map(int, factor))
-        if len(found) != self._axes:
-            raise AssertionError(
-                f"wrong length of factors {factor}: expected an int or {self._axes} of them"
-            )
-        self._factors = found
+        self._factors = tuple(map(int, per_axis(factor, self._axes, "factor")))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         axes = self._axes

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from ...nn.pooling import per_axis
+from ...._recurrent_steps import gru_step, lstm_step
+from ...nn.layouts import checked_layout, per_axis
 from ...rnn.recurrent_cell import HybridRecurrentCell
-
-_LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 class _ConvCell(HybridRecurrentCell):
@@ -55,12 +55,7 @@ class _ConvCell(HybridRecurrentCell):
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         axes = self._axes
-        layout = conv_layout or _LAYOUTS[axes][0]
-        if layout not in _LAYOUTS[axes]:
-            raise AssertionError(
-                f"{type(self).__name__}: invalid conv_layout '{layout}': expected one of "
-                f"{_LAYOUTS[axes]}"
-            )
+        layout = checked_layout(type(self).__name__, conv_layout, axes, "conv_layout")
         if len(input_shape) != axes + 1:
             raise AssertionError(
                 f"{type(self).__name__}: invalid input_shape {input_shape}: expected {axes + 1} "
@@ -159,13 +154,7 @@ class _ConvLSTMCell(_ConvCell):
     def hybrid_forward(self, F: Any, inputs: Any, states: Any, **weights: Any) -> Any:
         i2h, h2h, name = self._products(F, inputs, states[0], weights)
         parts = self._gates_of(F, i2h + h2h, f"{name}slice")
-        i = F.Activation(parts[0], act_type="sigmoid", name=f"{name}i")
-        f = F.Activation(parts[1], act_type="sigmoid", name=f"{name}f")
-        g = self._act(F, parts[2], name=f"{name}c")
-        o = F.Activation(parts[3], act_type="sigmoid", name=f"{name}o")
-        memory = F.elemwise_add(f * states[1], i * g, name=f"{name}state")
-        output = F.elemwise_mul(o, self._act(F, memory), name=f"{name}out")
-        return output, [output, memory]
+        return lstm_step(F, parts, states[1], partial(self._act, F), name)
 
 
 class _ConvGRUCell(_ConvCell):
@@ -174,13 +163,9 @@ class _ConvGRUCell(_ConvCell):
 
     def hybrid_forward(self, F: Any, inputs: Any, states: Any, **weights: Any) -> Any:
         i2h, h2h, name = self._products(F, inputs, states[0], weights)
-        i2h_r, i2h_z, i2h_n = self._gates_of(F, i2h, f"{name}i2h_slice")
-        h2h_r, h2h_z, h2h_n = self._gates_of(F, h2h, f"{name}h2h_slice")
-        r = F.Activation(i2h_r + h2h_r, act_type="sigmoid", name=f"{name}r_act")
-        z = F.Activation(i2h_z + h2h_z, act_type="sigmoid", name=f"{name}z_act")
-        n = self._act(F, i2h_n + r * h2h_n, name=f"{name}h_act")
-        output = F.elemwise_add((1.0 - z) * n, z * states[0], name=f"{name}out")
-        return output, [output]
+        of_input = self._gates_of(F, i2h, f"{name}i2h_slice")
+        of_state = self._gates_of(F, h2h, f"{name}h2h_slice")
+        return gru_step(F, of_input, of_state, states[0], partial(self._act, F), name)
 
 
 class Conv1DRNNCell(_ConvRNNCell):

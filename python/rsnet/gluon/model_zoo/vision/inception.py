@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import nn
-from ...nn.containers import HybridConcurrent
+from ...nn.concurrent import HybridConcurrent
 from ._make import DEFAULT_ROOT, Network, with_weights
 
 __all__ = ["Inception3", "inception_v3"]
