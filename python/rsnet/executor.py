@@ -296,6 +296,7 @@ class Executor:
         ValueError
             A name that is not there (unless `allow_extra_params`), or another shape.
         """
+        changes: list[tuple[NDArray, NDArray]] = []
         for what, given, own in [
             ("arguments", arg_params, self.arg_dict),
             ("auxiliary states", aux_params or {}, self.aux_dict),
@@ -307,9 +308,11 @@ class Executor:
                             f"parameter '{name}' has shape {tuple(value.shape)}, expected "
                             f"{own[name].shape}"
                         )
-                    own[name][:] = value
+                    changes.append((own[name], value))
                 elif not allow_extra_params:
                     raise ValueError(f'Find name "{name}" that is not in the {what}')
+        for into, value in changes:  # which all fit
+            into[:] = value
 
     # ---- other shapes --------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections import namedtuple
 from collections.abc import Iterable
 from typing import Any, BinaryIO
@@ -76,7 +77,8 @@ def encode(payload: bytes) -> bytes:
 
 
 class MXRecordIO:
-    """A record file, read or written from its beginning.
+    """A record file, read or written from its beginning. Threads may share one: a record is read or
+    written whole before that of another thread.
 
     Parameters
     ----------
@@ -118,6 +120,7 @@ class MXRecordIO:
             self._file = open(self.uri, "rb" if self.flag == "r" else "wb")
         except OSError as error:
             raise file_error("cannot open", self.uri, error) from error
+        self._lock = threading.RLock()  # threads share the position; one of a fork may stay locked
         self.writable = self.flag == "w"
         self.pid = os.getpid()
         self.is_open = True
@@ -145,7 +148,7 @@ class MXRecordIO:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        del state["_file"]
+        del state["_file"], state["_lock"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -179,6 +182,10 @@ class MXRecordIO:
             The file is damaged or cut short; the message names the offset.
         """
         file = self._handle(False)
+        with self._lock:
+            return self._next_payload(file)
+
+    def _next_payload(self, file: BinaryIO) -> bytes | None:
         parts: list[bytes] = []
         while True:
             at = file.tell()
@@ -275,8 +282,10 @@ class MXIndexedRecordIO(MXRecordIO):
         MXNetError
             The file is damaged, or ends before the record.
         """
-        self.seek(idx)
-        payload = self.read()
+        self._handle(False)
+        with self._lock:
+            self.seek(idx)
+            payload = self.read()
         if payload is None:
             raise MXNetError(
                 f"{self.idx_path}: invalid offset {self.idx[idx]} of record {idx}: expected less "
@@ -287,11 +296,13 @@ class MXIndexedRecordIO(MXRecordIO):
     def write_idx(self, idx: Any, buf: bytes) -> None:
         """Appends one record under a key."""
         key = self.key_type(idx)
-        offset = self.tell()
-        self.write(buf)
-        self._index.append(f"{key}\t{offset}\n")
-        self.idx[key] = offset
-        self.keys.append(key)
+        self._handle(True)
+        with self._lock:
+            offset = self.tell()
+            self.write(buf)
+            self._index.append(f"{key}\t{offset}\n")
+            self.idx[key] = offset
+            self.keys.append(key)
 
 
 def _offset(text: str) -> int:

@@ -224,6 +224,7 @@ def test_shuffled_and_sampled():
         ({"batch_size": 1, "last_batch": "x"}, "invalid last_batch 'x': expected one of"),
         ({"batch_size": 0}, "invalid batch_size 0"),
         ({"batch_size": 1, "timeout": 0}, "invalid timeout 0: expected a positive"),
+        ({"batch_size": 1, "timeout": float("nan")}, "invalid timeout nan: expected a positive"),
     ],
 )
 def test_loaders_refuse_wrong_arguments(arguments, text):

@@ -133,3 +133,46 @@ def test_workers_end_with_their_loader_whatever_was_inherited():
         stubborn.join()
         print(stubborn.exitcode)
     """) == "[0, 0]\n-15"  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["kill(getpid(), SIGSTOP)", "signal(SIGTERM, SIG_IGN)"])
+def test_workers_that_do_not_end_when_told_to_are_killed(fault):
+    assert printed(f"""
+        import multiprocessing, time
+        from os import getpid, kill
+        from signal import SIG_IGN, SIGSTOP, SIGTERM, alarm, signal
+        from rsnet import gluon
+        from rsnet.gluon.data import _workers
+
+        class Stubborn:
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                {fault}
+                time.sleep(100)
+
+        alarm(100)
+        _workers._TERMINATION_S = 0.05
+        loader = gluon.data.DataLoader(Stubborn(), 2, num_workers=1, timeout=0.5)
+        try:
+            list(loader)
+        except multiprocessing.TimeoutError:
+            del loader
+        print(len(multiprocessing.active_children()))
+    """) == "0"  # fmt: skip
+
+
+def test_a_child_does_not_take_the_batches_of_its_parent():
+    loader = gluon.data.DataLoader(np.arange(12.0), 2, num_workers=2)
+    batches = iter(loader)
+    assert next(batches).asnumpy().tolist() == [0, 1]
+    child = os.fork()
+    if child == 0:
+        try:
+            next(batches)
+            os._exit(1)
+        except RuntimeError as error:
+            os._exit(0 if "made before a fork" in str(error) else 2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [row for batch in batches for row in batch.asnumpy().tolist()] == list(range(2, 12))

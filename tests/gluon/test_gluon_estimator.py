@@ -149,6 +149,17 @@ def test_wrong_arguments_are_refused():
     ]:
         with pytest.raises(ValueError, match=text):
             make()
+    for argument, text in [
+        ({"epochs": 0}, "invalid epochs 0: expected at least 1"),
+        ({"epochs": 1.5}, "invalid epochs 1.5: expected an integer"),
+        ({"epochs": "3"}, "invalid epochs '3': expected an integer"),
+        ({"batches": -1}, "invalid batches -1: expected at least 1"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=text):
+            one.fit(loader(), **argument)
+    stop = est.StoppingHandler()
+    stop.max_epoch = stop.max_batch = 0  # a program may lower them meanwhile
+    assert stop.batch_end(one) and stop.epoch_end(one)
     empty = gluon.data.DataLoader(gluon.data.SimpleDataset([]), 1)
     with pytest.raises(ValueError, match="gave no batch"):
         one.fit(empty, epochs=1)

@@ -185,3 +185,28 @@ def test_parameters_of_a_graph_have_no_multipliers(tmp_path):
     block = gluon.SymbolBlock.imports(str(tmp_path / "l-symbol.json"), ["data"])
     (param,) = block.collect_params().values()
     assert (param.lr_mult, param.wd_mult) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", ["shape", "dtype", "surplus"])
+@pytest.mark.parametrize("naming", ["structure", "names", "dict"])
+def test_parameters_of_another_network_leave_all_as_they_were(tmp_path, naming, fault):
+    net = made()
+    net(nd.ones((2, 4)))
+    arrays = {name: p.data() + 1 for name, p in net._collect_params_with_prefix().items()}
+    if naming == "names":
+        arrays = {name: p.data() + 1 for name, p in net.collect_params().items()}
+    last = list(arrays)[-1]
+    other = {
+        "shape": {last: nd.ones((9, 9))},
+        "dtype": {last: arrays[last].astype("float64")},
+        "surplus": {"z.weight" if naming != "names" else "net_z_weight": nd.ones((1,))},
+    }[fault]
+    before = [p.data().asnumpy().tolist() for p in net.collect_params().values()]
+    file = str(tmp_path / "other.params")
+    nd.save(file, {**arrays, **other})
+    with pytest.raises((AssertionError, ValueError)):
+        if naming == "dict":
+            net.load_dict({**arrays, **other})
+        else:
+            net.load_parameters(file)
+    assert [p.data().asnumpy().tolist() for p in net.collect_params().values()] == before

@@ -202,6 +202,16 @@ def test_gradients_are_summed_by_hand_and_then_applied():
         np.testing.assert_array_equal(new.asnumpy(), weight)
 
 
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(("value", "limit"), [(300, 1), (1e-4, 1e-4), (30000, 1e-3)])
+def test_norms_of_half_precision_are_clipped_in_single_precision(value, limit, check):
+    array = nd.array([value] * 4, dtype="float16")
+    norm = gluon.utils.clip_global_norm([array], limit, check_isfinite=check)
+    assert (norm if check else norm.asscalar()) == pytest.approx(2 * value, rel=1e-3)
+    assert array.dtype == np.float16
+    np.testing.assert_allclose(array.asnumpy(), [limit / 2] * 4, rtol=2e-3)
+
+
 # Some know more than states and counts: LARS the rate of the step before, Nadam the product of its
 # momenta, LBSGD the gradients of earlier batches and the rate of the update before.
 OPTIMIZERS = {

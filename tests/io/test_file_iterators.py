@@ -362,6 +362,37 @@ def test_indexed_records(tmp_path):
             file.read_idx(7)
 
 
+class ReadBetween:
+    """A file that another thread wants to read, too, once it was moved to a record."""
+
+    def __init__(self, file, other):
+        self.file, self.other = file, other
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def seek(self, at):
+        self.file.seek(at)
+        if self.other is not None:
+            other, self.other = self.other, None
+            other.start()
+            other.join(0.05)  # as it has to wait, it may go on later
+
+
+def test_threads_that_share_records_read_those_that_they_ask_for(tmp_path):
+    paths = str(tmp_path / "a.idx"), str(tmp_path / "a.rec")
+    with recordio.MXIndexedRecordIO(*paths, "w") as file:
+        for key in range(3):
+            file.write_idx(key, b"record %d" % key)
+    data = mx.gluon.data.RecordFileDataset(paths[1])
+    found = {}
+    other = threading.Thread(target=lambda: found.update({2: data[2]}))
+    data._record._file = ReadBetween(data._record._file, other)
+    found[0] = data[0]
+    other.join()
+    assert found == {0: b"record 0", 2: b"record 2"}
+
+
 def test_indices_that_lead_out_of_the_file(tmp_path):
     idx, rec = tmp_path / "x.idx", tmp_path / "x.rec"
     with recordio.MXRecordIO(str(rec), "w") as file:

@@ -192,3 +192,26 @@ def test_a_stored_rmsprop_says_centered_only(centered, arrays):
     made = mx.optimizer.RMSProp.__new__(mx.optimizer.RMSProp)
     made.__setstate__(stored)
     assert len(made.create_state(0, nd.ones(2))) == arrays
+
+
+def stepped(name, **options):
+    """A weight after one step."""
+    one = mx.optimizer.create(name, learning_rate=0.1, **options)
+    weight = nd.array([0.5, -0.25, 2.0])
+    one.update(0, weight, nd.array([0.1, -0.1, 0.3]), one.create_state(0, weight))
+    return weight.asnumpy().tolist()
+
+
+NAMES = "adadelta adagrad adam adamax dcasgd ftml ftrl lamb lars nadam nag rmsprop sgd signum"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_a_limit_of_0_or_less_is_none(name):
+    free = stepped(name)
+    assert stepped(name, clip_gradient=-1) == stepped(name, clip_gradient=0) == free
+    if name == "lamb":
+        assert stepped(name, upper_bound=0) == free != stepped(name, upper_bound=0.1)
+    if name == "rmsprop":
+        assert stepped(name, clip_weights=-1) == free
+        np.testing.assert_allclose(free, [0.1838, 0.0662, 1.6838], atol=1e-4)
+        np.testing.assert_allclose(stepped(name, clip_weights=0.1), [0.1, 0.0662, 0.1], atol=1e-4)

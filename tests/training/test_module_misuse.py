@@ -187,3 +187,23 @@ def test_an_array_is_no_batch(batch):
     with pytest.raises(TypeError, match=r"expected a DataBatch\(\[array\]\), got one"):
         module.forward(batch)
     assert module.forward(mx.io.DataBatch([nd.array(batch)])) is None
+
+
+@pytest.mark.parametrize("fault", ["shape", "missing"])
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_parameters_of_another_network_leave_all_as_they_were(fault, allow_missing):
+    mod = bound()
+    mod.init_params(mx.init.One())
+    names = sorted(mod.get_params()[0])
+    before = {name: array.asnumpy().tolist() for name, array in mod.get_params()[0].items()}
+    others = {name: nd.array(before[name]) + 1 for name in names}
+    others[names[-1]] = nd.ones((9, 9))
+    aux = {}
+    if fault == "missing":
+        del others[names[-1]]
+        aux = {"none": nd.ones((1,))} if allow_missing else aux
+    with pytest.raises((RuntimeError, ValueError)):
+        mod.set_params(others, aux, allow_missing=allow_missing)
+    after = {name: array.asnumpy().tolist() for name, array in mod.get_params()[0].items()}
+    on_device = {n: mod._exec_group.execs[0].arg_dict[n].asnumpy().tolist() for n in names}
+    assert after == on_device == before

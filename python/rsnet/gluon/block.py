@@ -18,6 +18,7 @@ from .._mxnet_names import module_getattr
 from .._pytorch_names import HINTS
 from ..base import add_foreign_names, shown
 from ..context import Context
+from ._loading import load_all
 from ._scope import BlockScope
 from .parameter import Parameter
 from .parameter_dict import ParameterDict, brief, load_arrays
@@ -306,9 +307,8 @@ class Block:
         present = {id(params[name]) for name in loaded if name in params}
         missing = [name for name, p in params.items() if id(p) not in present]
         _check_stored(f"file '{filename}'", loaded, params, missing, allow_missing, ignore_extra)
-        for name, array in loaded.items():
-            if name in params:
-                params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+        values = [(params[name], array) for name, array in loaded.items() if name in params]
+        load_all(values, ctx, cast_dtype, dtype_source)
 
     def _check_any_fits(
         self, filename: str, loaded: Mapping[str, Any], params: Mapping[str, Parameter]
@@ -365,9 +365,8 @@ class Block:
         params = self._collect_params_with_prefix()
         missing = [name for name in params if name not in param_dict]
         _check_stored("'param_dict'", param_dict, params, missing, allow_missing, ignore_extra)
-        for name, array in param_dict.items():
-            if name in params:
-                params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+        values = [(params[name], array) for name, array in param_dict.items() if name in params]
+        load_all(values, ctx, cast_dtype, dtype_source)
 
     # ---- children and hooks --------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from ..context import Context, as_context, cpu, current_context
 from ..initializer.base import check_name
 from ..ndarray import NDArray
 from ._copies import CopiesByDevice
+from ._loading import check_fits
 from .utils import shape_is_known
 
 __all__ = ["DeferredInitializationError", "Parameter", "tensor_types"]
@@ -424,28 +425,13 @@ class Parameter(CopiesByDevice):
         self, data: NDArray, ctx: Any, cast_dtype: bool = False, dtype_source: str = "current"
     ) -> None:
         """Values from a file, on `ctx` or where the parameter is already."""
-        what = f"Failed loading Parameter '{self.name}' from saved params:"
+        check_fits(self, data, cast_dtype, dtype_source)
         if self.shape is not None:
-            known = [have in (0, -1, got) for have, got in zip(self.shape, data.shape)]
-            if len(self.shape) != len(data.shape) or not all(known):
-                raise AssertionError(
-                    f"{what} shape incompatible expected {self.shape} vs saved {data.shape}"
-                )
             self._shape = tuple(data.shape)
-        if cast_dtype:
-            if dtype_source not in ("current", "saved"):
-                raise AssertionError(
-                    f"invalid dtype_source '{dtype_source}': expected 'current' or 'saved'"
-                )
-            if dtype_source == "current":
-                data = data.astype(self.dtype)
-            else:
-                self.cast(data.dtype)
-        elif np.dtype(self.dtype) != data.dtype:
-            raise AssertionError(
-                f"{what} dtype incompatible expected {np.dtype(self.dtype)} vs saved "
-                f"{np.dtype(data.dtype)}. Set cast_dtype=True to cast the dtype of saved params."
-            )
+        if cast_dtype and dtype_source == "current":
+            data = data.astype(self.dtype)
+        elif cast_dtype:
+            self.cast(data.dtype)
         if self._data is None or ctx is not None:
             wanted = self._deferred_init[1] if self._deferred_init and ctx is None else ctx
             with autograd.pause():

@@ -13,6 +13,7 @@ from .. import initializer
 from .. import ndarray as nd
 from .._checkpoint import without_marks
 from ..context import Context
+from ._loading import load_all
 from .constant import Constant
 from .parameter import Parameter, contexts_of
 from .utils import indented
@@ -317,15 +318,15 @@ class ParameterDict:
                         f"Parameter '{name[skip:]}' is missing in {where}: expected all of the "
                         f"network's, got {brief(loaded)}: do both have one prefix? {_NAMING}"
                     )
-        for name, array in loaded.items():
-            if name in self._params:
-                self[name]._load_init(array, ctx, cast_dtype, dtype_source)
-            elif not ignore_extra:
+        for name in loaded:
+            if name not in self._params and not ignore_extra:
                 raise ValueError(
                     f"invalid Parameter '{name[skip:]}' of {where}: expected one of "
                     f"{brief(self.keys())}: do both networks have one prefix? ignore_extra=True "
                     f"accepts this. {_NAMING}"
                 )
+        values = [(self[name], array) for name, array in loaded.items() if name in self._params]
+        load_all(values, ctx, cast_dtype, dtype_source)
 
 
 def _merge_shape(param: Parameter, wanted: Any) -> None:

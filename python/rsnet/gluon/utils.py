@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import numpy as np
+
 from .. import ndarray as nd
 from .._mxnet_names import module_getattr
 from ..ndarray import NDArray
@@ -168,7 +170,7 @@ def clip_global_norm(
     if not len(arrays):
         raise AssertionError("clip_global_norm: expected at least one array")
     ctx = arrays[0].context
-    squares = [nd.sum(nd.square(a)).astype("float32").as_in_context(ctx) for a in arrays]
+    squares = [nd.sum(nd.square(_wide(a))).astype("float32").as_in_context(ctx) for a in arrays]
     norm = nd.sqrt(nd.add_n(*squares))
     if check_isfinite:
         value = float(norm.asscalar())
@@ -179,8 +181,16 @@ def clip_global_norm(
             )
     scale = nd.minimum(max_norm / (norm + 1e-8), 1.0)
     for array in arrays:
-        array *= scale.as_in_context(array.context).astype(array.dtype)
+        wide = _wide(array)
+        wide *= scale.as_in_context(wide.context).astype(wide.dtype)
+        if wide is not array:
+            wide.astype(array.dtype).copyto(array)
     return value if check_isfinite else norm
+
+
+def _wide(array: NDArray) -> NDArray:
+    """The array; one in half precision, whose squares would not fit, in single precision."""
+    return array.astype("float32") if array.dtype == np.float16 else array
 
 
 def check_sha1(filename: str, sha1_hash: str) -> bool:

@@ -67,15 +67,28 @@ class Parameters:
         if self.arg and not self.have_values and initializer is arg_params is aux_params is None:
             names = ", ".join(map(repr, sorted(self.arg)))
             raise TypeError(f"invalid initializer None: expected one, or arg_params with {names}")
-        for own, given in ((self.arg, arg_params), (self.aux, aux_params)):
-            surplus = [] if given is None else [name for name in given if name not in own]
+        pairs = (self.arg, arg_params), (self.aux, aux_params)
+        for own, given in pairs:  # all of them before anything changes
+            if given is not None:
+                _check_given(own, given, allow_missing)
+        for own, given in pairs:
             for name, array in sorted(own.items()):
                 desc = InitDesc(name, attrs.get(name))
-                value = None if given is None else given.get(name)
-                if given is not None and value is None:
-                    _accept_missing(name, surplus, allow_missing)
-                _fill(desc, array, value, initializer)
+                _fill(desc, array, None if given is None else given.get(name), initializer)
         self.have_values, self.are_behind = True, False
+
+
+def _check_given(own: dict[str, NDArray], given: dict[str, NDArray], allow_missing: bool) -> None:
+    """Refuses values that are missing or have another shape."""
+    surplus = [name for name in given if name not in own]
+    for name, array in sorted(own.items()):
+        value = given.get(name)
+        if value is None:
+            _accept_missing(name, surplus, allow_missing)
+        elif tuple(value.shape) != array.shape:
+            raise ValueError(
+                f"parameter '{name}' has shape {tuple(value.shape)}, expected {array.shape}"
+            )
 
 
 def _accept_missing(name: str, surplus: list[str], allow_missing: bool) -> None:
@@ -108,10 +121,6 @@ def _seems_misspelt(name: str, right: str) -> bool:
 def _fill(desc: InitDesc, array: NDArray, value: NDArray | None, initializer: Any) -> None:
     if value is not None:
         if value is not array:
-            if tuple(value.shape) != array.shape:
-                raise ValueError(
-                    f"parameter '{desc}' has shape {tuple(value.shape)}, expected {array.shape}"
-                )
             array[:] = value
     elif initializer is not None:
         initializer(desc, array)

@@ -127,7 +127,7 @@ class Optimizer:
     wd : float
         Weight decay (L2 penalty).
     clip_gradient : float, optional
-        Bound on each element of the gradient.
+        Bound on each element of the gradient; none if it is 0 or negative.
     learning_rate : float, optional
         Learning rate; 0.01 if neither it nor a scheduler is given.
     lr_scheduler : LRScheduler, optional
@@ -399,8 +399,12 @@ class Optimizer:
         return self._clipped(grad * self.rescale_grad)
 
     def _clipped(self, g: NDArray) -> NDArray:
-        limit = self.clip_gradient
-        return nd.clip(g, -limit, limit) if limit else g
+        return clipped(g, self.clip_gradient)
+
+
+def clipped(array: NDArray, limit: float | None) -> NDArray:
+    """The elements within ±limit. None, 0 and what is negative are no limit, as for operators."""
+    return nd.clip(array, -limit, limit) if limit is not None and limit > 0 else array
 
 
 def zeros_like(weight: NDArray) -> NDArray:

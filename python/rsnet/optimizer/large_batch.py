@@ -24,7 +24,7 @@ class LAMB(Optimizer):
     ----------
     learning_rate, beta1, beta2, epsilon : float
     lower_bound, upper_bound : float, optional
-        Bounds on ‖w‖.
+        Bounds on ‖w‖; 0 is none.
     bias_correction : bool
         Divide the averages by 1 - βᵗ?
     """
@@ -73,7 +73,7 @@ class LAMB(Optimizer):
     ) -> None:
         common = self._common_many(indices)
         bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
-        common |= {name: bound for name, bound in bounds.items() if bound is not None}
+        common |= {name: bound for name, bound in bounds.items() if bound}
         copies = [state[0] for state in states] if mixed else []
         averages = [state[1] for state in states] if mixed else states
         means, variances = (list(kind) for kind in zip(*averages, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .base import Optimizer, PerDevice, register, zeros_like
+from .base import Optimizer, PerDevice, clipped, register, zeros_like
 
 
 class WithMomentum(Optimizer):
@@ -235,7 +235,7 @@ class RMSProp(Optimizer):
         else:
             weight[:] = weight - g * common["lr"] / nd.sqrt(n + self.epsilon)
         if self.clip_weights:
-            weight[:] = nd.clip(weight, -self.clip_weights, self.clip_weights)
+            weight[:] = clipped(weight, self.clip_weights)
 
 
 @register

@@ -27,6 +27,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker, shared_memory
+from multiprocessing.reduction import ForkingPickler
 from types import FrameType
 from typing import Any
 
@@ -41,6 +42,7 @@ from ...ndarray import NDArray
 _ALIGNMENT = 64
 
 _PARENT_CHECK_S = 1.0  # how often an idle worker looks whether its parent is still there
+_TERMINATION_S = 1.0  # how long a worker may take to end once it is told to
 
 
 class RemoteTraceback(Exception):
@@ -72,19 +74,29 @@ def load_batch(dataset: Any, batchify: Callable[..., Any], indices: Any) -> Any:
 # ---- batches in shared memory ------------------------------------------------------------------
 
 
+def _mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """The batch with what `change` makes of all in it but lists, tuples and dicts."""
+    if isinstance(batch, list):
+        return [_mapped(part, change) for part in batch]
+    if isinstance(batch, tuple):
+        parts = (_mapped(part, change) for part in batch)
+        return type(batch)._make(parts) if hasattr(batch, "_make") else tuple(parts)
+    if isinstance(batch, dict):
+        return {key: _mapped(part, change) for key, part in batch.items()}
+    return change(batch)
+
+
 def _strip(batch: Any, arrays: list[np.ndarray]) -> Any:
     """The batch with a place instead of each array, which goes to `arrays`."""
-    if isinstance(batch, (NDArray, np.ndarray)):
-        array = batch.asnumpy() if isinstance(batch, NDArray) else batch
-        if array.dtype != object:
-            arrays.append(np.ascontiguousarray(array).reshape(array.shape))
-            return _Place(len(arrays) - 1)
-    if isinstance(batch, (list, tuple)):
-        inner = [_strip(part, arrays) for part in batch]
-        return inner if isinstance(batch, list) else tuple(inner)
-    if isinstance(batch, dict):
-        return {key: _strip(part, arrays) for key, part in batch.items()}
-    return batch
+
+    def placed(part: Any) -> Any:
+        array = part.asnumpy() if isinstance(part, NDArray) else part
+        if not isinstance(array, np.ndarray) or array.dtype == object:
+            return part
+        arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+        return _Place(len(arrays) - 1)
+
+    return _mapped(batch, placed)
 
 
 class _Place:
@@ -96,15 +108,7 @@ class _Place:
 
 def _fill(batch: Any, arrays: list[Any]) -> Any:
     """The batch with its arrays."""
-    if isinstance(batch, _Place):
-        return arrays[batch.index]
-    if isinstance(batch, list):
-        return [_fill(part, arrays) for part in batch]
-    if isinstance(batch, tuple):
-        return tuple(_fill(part, arrays) for part in batch)
-    if isinstance(batch, dict):
-        return {key: _fill(part, arrays) for key, part in batch.items()}
-    return batch
+    return _mapped(batch, lambda part: arrays[part.index] if isinstance(part, _Place) else part)
 
 
 def _share(batch: Any, name: str) -> tuple[Any, list[Any], str | None]:
@@ -199,6 +203,16 @@ def _hang_up(pipe: Any) -> None:
     pipe.close()
 
 
+def _answer(key: Any, batch: Any, indices: Any, name: str) -> Any:
+    """The message that a batch is ready, as bytes for a pipe."""
+    try:
+        return ForkingPickler.dumps((key, None, _share(batch, name)))
+    except Exception as error:
+        _free(name)
+        add_note(error, f"DataLoader: raised as the batch of samples {shown(indices)} was sent")
+        raise
+
+
 def _work(pipe: Any, dataset: Any, batchify: Callable[..., Any], seed: int) -> None:
     """Loads the batches that it is asked for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -209,14 +223,13 @@ def _work(pipe: Any, dataset: Any, batchify: Callable[..., Any], seed: int) -> N
 
     python_random.seed(seed)
     for key, indices, name in _requests(pipe):
-        answer: tuple[Any, Any, Any]
         try:
-            answer = (key, None, _share(load_batch(dataset, batchify, indices), name))
+            message = _answer(key, load_batch(dataset, batchify, indices), indices, name)
         except Exception as error:
             text = traceback.format_exc()
-            answer = (key, (_portable(error), text), None)
+            message = ForkingPickler.dumps((key, (_portable(error), text), None))
         try:
-            pipe.send(answer)
+            pipe.send_bytes(message)
         except (BrokenPipeError, ConnectionResetError):
             return
 
@@ -271,6 +284,7 @@ class Workers:
 
     def ask(self, key: Any, indices: Any) -> None:
         """Asks the worker with the least to do for a batch."""
+        self._check_owner()
         with self._lock:
             self._check_alive()
             worker = min(self._workers, key=lambda w: len(w.asked))
@@ -280,6 +294,13 @@ class Workers:
                     worker.pipe.send((key, indices, name))
             except (BrokenPipeError, ConnectionResetError):
                 self._died(worker)
+
+    def _check_owner(self) -> None:
+        if self._owner != os.getpid():
+            raise RuntimeError(
+                "DataLoader: invalid iterator, made before a fork, whose batches belong to process "
+                f"{self._owner}: expected a new one, iter(loader), in this process"
+            )
 
     def _check_alive(self) -> None:
         if not self.close.alive:
@@ -318,10 +339,11 @@ class Workers:
         multiprocessing.TimeoutError
             It took longer.
         RuntimeError
-            The worker died.
+            The worker died, or this is another process, a fork.
         Exception
             What the data set or the function for batches raised in the worker.
         """
+        self._check_owner()
         while True:
             with self._lock:
                 if key in self._answers:
@@ -377,8 +399,9 @@ class Workers:
         why = f"exit code {code}"
         if code is not None and code < 0:
             why = f"signal {_signal_name(-code)}"
-            if -code == signal.SIGKILL:
-                why += " (out of memory?)"
+            why += {"SIGKILL": " (out of memory?)", "SIGBUS": " (no space left in /dev/shm?)"}.get(
+                _signal_name(-code), ""
+            )
         busy = f" while it loaded batch {next(iter(worker.asked))[1]}" if worker.asked else ""
         self.close()
         raise RuntimeError(
@@ -456,6 +479,9 @@ def _close(workers: list[Worker], answers: dict[Any, Any], owner: int) -> None:
             worker.process.join(0.5 if not worker.asked else 0.05)
             if worker.process.is_alive():
                 worker.process.terminate()
+                worker.process.join(_TERMINATION_S)
+            if worker.process.is_alive():  # it is stopped, or ignores that
+                worker.process.kill()
                 worker.process.join()
             for name in worker.asked.values():  # it may have made the block: its answer is unread
                 _free(name)

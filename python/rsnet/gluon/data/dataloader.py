@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ... import _core
 from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
@@ -20,6 +21,8 @@ from .batchify import stacked
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader", "DataLoaderV1", "default_batchify_fn", "default_mp_batchify_fn"]
+
+_LONGEST_S = 2_000_000  # 23 days: more milliseconds than a system can wait for may not fit
 
 # Workers are started by one thread at a time: one that another thread forks meanwhile would inherit
 # the workers' side of a pipe, whose end the parent would not see. Reentrant, as these are forked.
@@ -58,7 +61,9 @@ def _stacked_fields(data: Any) -> Any:
     """The same as NumPy arrays, which the loader's own workers copy to shared memory anyway."""
     if isinstance(data[0], tuple):
         return [_stacked_fields(field) for field in zip(*data)]
-    return stacked(data)
+    found = stacked(data)
+    _core.dtype_flag(found.dtype.name)  # an error where no array has this dtype
+    return found
 
 
 class DataLoader:
@@ -89,7 +94,7 @@ class DataLoader:
     thread_pool : bool
         Threads instead of processes?
     timeout : float
-        Seconds to wait for a batch.
+        Seconds to wait for a batch; `math.inf` is no limit.
     auto_reload : bool
         Accepted for compatibility.
 
@@ -125,12 +130,12 @@ class DataLoader:
         auto_reload: bool = False,
     ) -> None:
         check_number("timeout", timeout)
-        if timeout <= 0:
+        if not timeout > 0:
             raise AssertionError(
                 f"invalid timeout {timeout}: expected a positive number of seconds"
             )
         self._dataset = dataset
-        self._timeout = timeout
+        self._timeout = min(timeout, _LONGEST_S)
         self._thread_pool = thread_pool
         self._pin_memory, self._pin_device_id = pin_memory, pin_device_id  # for subclasses
         self._batch_sampler = _batches(

@@ -209,7 +209,8 @@ class RecordFileDataset(Dataset):
 
     def __getitem__(self, idx: int) -> Any:
         if self._pid != os.getpid():  # a file position belongs to one process
-            self._pid, self._record = os.getpid(), self._open()
+            self._record = self._open()  # before the other: threads may ask at the same time
+            self._pid = os.getpid()
         return self._record.read_idx(self._record.keys[idx])
 
     def __len__(self) -> int:

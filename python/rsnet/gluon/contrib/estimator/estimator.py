@@ -9,6 +9,7 @@ from typing import Any
 
 from .... import initializer as init
 from .... import metric as metrics_module
+from ...._numbers import integer
 from ....base import shown
 from ....context import cpu
 from ...data import DataLoader
@@ -210,14 +211,19 @@ class Estimator:
         Raises
         ------
         ValueError
-            Neither or both of `epochs` and `batches`; data of another kind; a handler that is none.
+            Neither or both of `epochs` and `batches`, or less than 1; data of another kind; a
+            handler that is none.
+        TypeError
+            `epochs` or `batches` is no integer.
         """
         self._check_loader(train_data)
         if (epochs is None) == (batches is None):
             raise ValueError(
                 f"fit: epochs is {epochs!r} and batches is {batches!r}: expected one of them"
             )
-        self.max_epoch, self.max_batch, self.batch_axis = epochs, batches, batch_axis
+        self.max_epoch = None if epochs is None else integer("epochs", epochs, least=1)
+        self.max_batch = None if batches is None else integer("batches", batches, least=1)
+        self.batch_axis = batch_axis
         events = _Events(self, self._with_defaults(val_data, _handlers(event_handlers)))
         events.call(TrainBegin, "train_begin")
         while not self._epoch(train_data, events):

@@ -101,6 +101,10 @@ def listed(metrics: Any) -> list[EvalMetric]:
     return found
 
 
+def _is_reached(count: int, limit: int | None) -> bool:
+    return limit is not None and count >= limit
+
+
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
     """Ends the training after a number of epochs or batches.
 
@@ -124,12 +128,12 @@ class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
         self.current_batch += 1
-        self.stop_training |= self.current_batch == self.max_batch
+        self.stop_training |= _is_reached(self.current_batch, self.max_batch)
         return self.stop_training
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
         self.current_epoch += 1
-        self.stop_training |= self.current_epoch == self.max_epoch
+        self.stop_training |= _is_reached(self.current_epoch, self.max_epoch)
         return self.stop_training
 
 
