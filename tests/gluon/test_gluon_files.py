@@ -166,6 +166,21 @@ def test_symbol_blocks_train_and_nest():
         gluon.SymbolBlock(out, hidden)
 
 
+def test_a_parameter_file_is_read_once(tmp_path, monkeypatch):
+    net = nn.Dense(3, in_units=2, prefix="d_")
+    net.initialize()
+    net.hybridize()
+    net(nd.ones((1, 2)))
+    files = [str(tmp_path / "named.params"), *net.export(str(tmp_path / "x"))]
+    net.collect_params().save(files[0])
+    read = []
+    load = nd.load
+    monkeypatch.setattr(nd, "load", lambda name: read.append(name) or load(name))
+    net.load_parameters(files[0])
+    gluon.SymbolBlock.imports(files[1], "data", files[2])
+    assert read == [files[0], files[2]]
+
+
 def test_initializers_of_a_graph_are_those_of_initialize():
     data = mx.sym.var("data")
     weight = mx.sym.var("w", init=mx.init.Constant(3))
