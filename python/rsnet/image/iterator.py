@@ -75,8 +75,9 @@ class ImageIter(DataIter):
     --------
     >>> import os, tempfile, rsnet as mx
     >>> path = os.path.join(tempfile.mkdtemp(), "a.png")
+    >>> picture = mx.nd.zeros((9, 9, 3), dtype="uint8")
     >>> with open(path, "wb") as file:
-    ...     n = file.write(mx.recordio.encode_image(mx.nd.zeros((9, 9, 3), dtype="uint8"), ".png"))
+    ...     n = file.write(mx.recordio.encode_image(picture, ".png", 3))
     >>> images = mx.image.ImageIter(1, (3, 8, 8), imglist=[[1.0, path]], path_root="")
     >>> batch = images.next()
     >>> batch.data[0].shape, batch.label[0].asnumpy().tolist()
