@@ -15,6 +15,7 @@ from .. import recordio
 from .._numbers import integer
 from ..base import MXNetError, file_error
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.base import check_part
 from ..ndarray import NDArray
 from .augmenters import CreateAugmenter
 from .functions import imdecode
@@ -158,8 +159,7 @@ class ImageIter(DataIter):
         return keys
 
     def _divide(self, part_index: int, num_parts: int) -> None:
-        if not 0 <= part_index < num_parts:
-            raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")
+        check_part(part_index, num_parts)
         if self.seq is None:
             if num_parts > 1 or self.shuffle:
                 raise ValueError(
