@@ -46,7 +46,7 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: NDArray | None =
     Examples
     --------
     >>> import rsnet as mx
-    >>> data = mx.recordio.encode_image(mx.nd.zeros((2, 3, 3), dtype="uint8"), ".png")
+    >>> data = mx.recordio.encode_image(mx.nd.zeros((2, 3, 3), dtype="uint8"), ".png", 3)
     >>> mx.image.imdecode(data).shape
     (2, 3, 3)
     """

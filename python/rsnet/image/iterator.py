@@ -15,6 +15,7 @@ from .. import recordio
 from .._numbers import integer
 from ..base import MXNetError, file_error
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.base import check_part
 from ..ndarray import NDArray
 from .augmenters import CreateAugmenter
 from .functions import imdecode
@@ -75,8 +76,9 @@ class ImageIter(DataIter):
     --------
     >>> import os, tempfile, rsnet as mx
     >>> path = os.path.join(tempfile.mkdtemp(), "a.png")
+    >>> picture = mx.nd.zeros((9, 9, 3), dtype="uint8")
     >>> with open(path, "wb") as file:
-    ...     n = file.write(mx.recordio.encode_image(mx.nd.zeros((9, 9, 3), dtype="uint8"), ".png"))
+    ...     n = file.write(mx.recordio.encode_image(picture, ".png", 3))
     >>> images = mx.image.ImageIter(1, (3, 8, 8), imglist=[[1.0, path]], path_root="")
     >>> batch = images.next()
     >>> batch.data[0].shape, batch.label[0].asnumpy().tolist()
@@ -157,8 +159,7 @@ class ImageIter(DataIter):
         return keys
 
     def _divide(self, part_index: int, num_parts: int) -> None:
-        if not 0 <= part_index < num_parts:
-            raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")
+        check_part(part_index, num_parts)
         if self.seq is None:
             if num_parts > 1 or self.shuffle:
                 raise ValueError(

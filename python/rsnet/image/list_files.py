@@ -30,11 +30,12 @@ def _parse(line: str) -> _Line:
     try:
         labels = np.array(fields[1:-1], dtype="float32")
         if not labels.size:
-            raise ValueError("it has no label")
+            raise ValueError("expected a label at least")
         return int(float(fields[0])), labels, fields[-1]
     except (ValueError, OverflowError) as error:
-        expected = "expected id, labels and path, with tabs between them"
-        raise ValueError(f"{expected}: {error}") from error
+        raise ValueError(
+            f"expected id, labels and path, with tabs between them: {error}"
+        ) from error
 
 
 def images_by_id(path: str) -> dict[int, tuple[np.ndarray, str]]:

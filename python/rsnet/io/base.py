@@ -147,3 +147,9 @@ class MXDataIter(DataIter):
     def getlabel(self) -> NDArray:
         """The labels of the current batch."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'getlabel'")
+
+
+def check_part(part_index: int, num_parts: int) -> None:
+    """Refuses a part that is none of `num_parts`."""
+    if not 0 <= part_index < num_parts:
+        raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")

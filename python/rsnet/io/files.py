@@ -17,7 +17,7 @@ from .._numbers import integer
 from .._text_files import parsed_lines
 from ..base import MXNetError, file_error
 from ..ndarray import NDArray, array
-from .base import DataDesc, MXDataIter
+from .base import DataDesc, MXDataIter, check_part
 
 __all__ = ["CSVIter", "LibSVMIter", "MNISTIter", "read_idx"]
 
@@ -62,8 +62,7 @@ def read_idx(path: str) -> np.ndarray:
 
 def _part(count: int, num_parts: int, part_index: int) -> slice:
     """The rows of part `part_index` of `num_parts`."""
-    if not 0 <= part_index < num_parts:
-        raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")
+    check_part(part_index, num_parts)
     return slice(count * part_index // num_parts, count * (part_index + 1) // num_parts)
 
 
