@@ -58,3 +58,12 @@ def test_parts_agree_with_wholes(op, np_shape):
                 for name, part in zip(names, found, strict=True):
                     ok = is_part(part, whole[name], unknown) or (op, name) in SEVERAL
                     assert ok, f"{case.id}, {name} from {given}: {part}, not {whole[name]}"
+
+
+def test_moments_are_known_where_a_reduced_extent_is_not():
+    moments = mx.sym.moments(mx.sym.var("x"), axes=(0,))
+    assert moments.infer_shape_partial(x=(0, 3))[1] == [(3,), (3,)]
+    assert (
+        mx.sym.moments(mx.sym.var("x"), axes=(0,), keepdims=True).infer_shape_partial(x=(0, 3))[1]
+        == [(1, 3)] * 2
+    )
