@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._numbers import integer
 from ..base import MXNetError, file_error
 from ..ndarray import NDArray, array
 from .base import DataDesc, MXDataIter
@@ -72,9 +73,8 @@ class _RowIter(MXDataIter):
         self, data: np.ndarray, label: np.ndarray, batch_size: int, names: tuple[str, str],
         dtype: Any,
     ) -> None:  # fmt: skip
-        super().__init__(int(batch_size))
-        if self.batch_size < 1:
-            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
+        size = int(batch_size) if isinstance(batch_size, str) else batch_size
+        super().__init__(integer("batch_size", size, least=1))
         # A label of shape (N, 1) is delivered as (N,).
         if label.ndim == 2 and label.shape[1] == 1:
             label = label[:, 0]
