@@ -17,6 +17,7 @@ from typing import Any
 
 from ._checkpoint import after_epochs, save_checkpoint
 from ._mxnet_names import module_getattr
+from ._numbers import check_number, integer
 from ._terminal import is_terminal
 
 __all__ = [
@@ -48,6 +49,9 @@ class ProgressBar:
     """
 
     def __init__(self, total: int, length: int = 80) -> None:
+        check_number("total", total)
+        if not total > 0:
+            raise ValueError(f"invalid total {total}: expected a number greater than 0")
         self.total = total
         self.length = length
         self._tenths = 0
@@ -82,7 +86,7 @@ class Speedometer:
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
         self.batch_size = batch_size
-        self.frequent = frequent
+        self.frequent = integer("frequent", frequent, least=1)
         self.auto_reset = auto_reset
         self._since: float | None = None
         self._last = 0

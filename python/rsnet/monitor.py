@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import ndarray
+from ._numbers import integer
 from .ndarray import NDArray
 
 __all__ = ["Monitor"]
@@ -60,7 +61,7 @@ class Monitor:
         monitor_all: bool = False,
     ) -> None:
         self.stat_func = stat_func or _size_of_elements
-        self.interval = interval
+        self.interval = integer("interval", interval, least=1)
         self.activated = False
         self.queue: list[tuple[int, str, Any]] = []
         self.step = 0

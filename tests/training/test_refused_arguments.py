@@ -7,9 +7,13 @@ from test_module import batches, trained
 import rsnet as mx
 from rsnet import lr_scheduler, nd
 from rsnet.gluon.data import DataLoader
+from rsnet.gluon.data.vision.transforms import CenterCrop
+from rsnet.gluon.loss import HuberLoss
+from rsnet.io.files import _RowIter
 
 SENTENCES = [[1, 2], [3]]
 NUMBER = "expected a number"
+PICKLE = b"\x80\x04}r\xff\xff\xff\x7f."  # a dict, remembered in place 2,147,483,647
 INTEGER = "expected an integer"
 
 
@@ -38,6 +42,35 @@ CASES = {
     ),
     "base_lr": (
         lambda: lr_scheduler.FactorScheduler(1, base_lr="a"), TypeError, f"base_lr 'a': {NUMBER}",
+    ),
+    "frequent": (
+        lambda: mx.callback.Speedometer(4, 0), ValueError, "frequent 0: expected at least 1",
+    ),
+    "total": (
+        lambda: mx.callback.ProgressBar(0), ValueError, "total 0: expected a number greater than 0",
+    ),
+    "interval": (lambda: mx.mon.Monitor(0), ValueError, "interval 0: expected at least 1"),
+    "rho": (lambda: HuberLoss(rho=0), ValueError, "rho 0: expected a number greater than 0"),
+    "size": (lambda: CenterCrop((3, 0)), ValueError, "size .3, 0.: expected at least 1"),
+    "grad_req": (
+        lambda: mx.mod.Module(mx.sym.Variable("data"), label_names=None).bind(
+            [("data", (1, 2))], grad_req=5
+        ),
+        ValueError, "grad_req 5: expected a string, a list or a dict",
+    ),
+    "size of batches": (
+        lambda: _RowIter(np.ones((3, 2)), np.ones(3), 1.5, ("data", "label"), "float32"), TypeError,
+        f"batch_size 1.5: {INTEGER}",
+    ),
+    "rows of gates": (
+        lambda: mx.rnn.LSTMCell(3, prefix="x_").unpack_weights(
+            {f"x_{g}_{k}": nd.ones((7, 3)) for g in ("i2h", "h2h") for k in ("weight", "bias")}
+        ),
+        ValueError, "invalid x_i2h_weight of shape .7, 3.: expected a multiple of 4 rows",
+    ),
+    "places of a pickle": (
+        lambda: mx.optimizer.Updater(mx.optimizer.SGD()).set_states(PICKLE), ValueError,
+        "invalid number 2147483647 at byte 3",
     ),
     "steps": (lambda: lr_scheduler.MultiFactorScheduler(3), TypeError, "step 3: expected a list"),
     "steps of text": (

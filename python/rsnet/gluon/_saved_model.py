@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .. import symbol as sym
+from .._whole_files import replacing
 from ..base import MXNetError, shown
 from .block import Block
 from .hybrid_block import HybridBlock
@@ -27,8 +28,9 @@ _OWN_KEYS = ("orig_name", "in_format", "out_format", "inputs", "symbol", "hybrid
 def save_model(block: Block, prefix: str) -> None:
     """Writes ``<prefix>-model.json`` and ``<prefix>-model.params``."""
     numbers = itertools.count()
-    with open(f"{prefix}-model.json", "w", encoding="utf-8") as file:
-        json.dump({_key(block, numbers): _described(block, numbers)}, file)
+    described = json.dumps({_key(block, numbers): _described(block, numbers)})
+    with replacing(f"{prefix}-model.json") as file:
+        file.write(described.encode())
     block.save_parameters(f"{prefix}-model.params")
 
 

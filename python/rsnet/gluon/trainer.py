@@ -8,6 +8,7 @@ from typing import Any
 from .. import autograd
 from .. import optimizer as opt
 from .._pytorch_names import HINTS
+from .._whole_files import replacing
 from ..base import MXNetError, add_foreign_names, shown
 from ..context import Context
 from ..kvstore.choice import choose_store
@@ -364,7 +365,7 @@ class Trainer:
         if self._kvstore is not None and self._update_on_kvstore:
             self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
             return
-        with open(os.fspath(fname), "wb") as file:
+        with replacing(os.fspath(fname)) as file:
             file.write(self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname: str) -> None:

@@ -73,7 +73,8 @@ class _RowIter(MXDataIter):
         self, data: np.ndarray, label: np.ndarray, batch_size: int, names: tuple[str, str],
         dtype: Any,
     ) -> None:  # fmt: skip
-        super().__init__(integer("batch_size", batch_size, least=1))
+        size = int(batch_size) if isinstance(batch_size, str) else batch_size
+        super().__init__(integer("batch_size", size, least=1))
         # A label of shape (N, 1) is delivered as (N,).
         if label.ndim == 2 and label.shape[1] == 1:
             label = label[:, 0]

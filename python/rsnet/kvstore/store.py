@@ -10,6 +10,7 @@ from typing import Any
 from .. import ndarray as nd
 from .. import optimizer as opt
 from .._class_registry import class_named
+from .._whole_files import replacing
 from ..base import MXNetError, shown
 from ..context import cpu
 from ..ndarray import NDArray
@@ -245,7 +246,7 @@ class KVStore(KVStoreBase):
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Writes the optimizer's states (with the optimizer itself if asked for) to a file."""
-        with open(fname, "wb") as file:
+        with replacing(fname) as file:
             file.write(self._states_of("save").get_states(dump_optimizer))
 
     def load_optimizer_states(self, fname: str) -> None:

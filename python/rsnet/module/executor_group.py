@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from ..base import shown
 from ..context import Context
 from ..executor import Executor
 from ..io import DataDesc
@@ -94,6 +95,10 @@ class DataParallelExecutorGroup:
                     f"expected {len(self.arg_names)}: one an argument"
                 )
             given = dict(zip(self.arg_names, given, strict=True))
+        elif not isinstance(given, (str, dict)):
+            raise ValueError(
+                f"invalid grad_req {shown(given)}: expected a string, a list or a dict"
+            )
         default = given if isinstance(given, str) else "write"
         reqs = {}
         for name in self.arg_names:

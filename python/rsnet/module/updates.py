@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import optimizer as opt
 from .._warnings import warn
+from .._whole_files import replacing
 from ..base import shown
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
@@ -146,7 +147,7 @@ class GradientUpdate:
         if self.on_store and self.store is not None:
             self.store.save_optimizer_states(fname)
         elif self.updater is not None:
-            with open(fname, "wb") as file:
+            with replacing(fname) as file:
                 file.write(self.updater.get_states())
 
     def load_states(self, fname: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
+from .._whole_files import replacing
 from ..base import MXNetError, file_error, shown
 from ..util import is_np_shape
 
@@ -155,7 +156,8 @@ def _bytes_of(shape: tuple[int, ...], dtype: str) -> int:
 
 
 def save(fname: Any, data: Any) -> None:
-    """Saves an array, a list of arrays or a dict from names to arrays.
+    """Saves an array, a list of arrays or a dict from names to arrays. An older file stays until
+    the new one is written.
 
     Parameters
     ----------
@@ -200,15 +202,12 @@ def save(fname: Any, data: Any) -> None:
     sized = [struct.pack("<Q", len(name)) + name for name in encoded]
     for array in arrays:
         array.wait_to_read()  # raises what failed while the file still is what it was
-    try:
-        with open(fname, "wb") as file:
-            file.write(struct.pack("<QQQ", _FILE, 0, len(arrays)))
-            for head, array in zip(heads, arrays):
-                file.write(head)
-                file.write(array.asnumpy().data)
-            file.write(struct.pack("<Q", len(names)) + b"".join(sized))
-    except OSError as error:
-        raise file_error("cannot write", fname, error) from error
+    with replacing(fname) as file:
+        file.write(struct.pack("<QQQ", _FILE, 0, len(arrays)))
+        for head, array in zip(heads, arrays):
+            file.write(head)
+            file.write(array.asnumpy().data)
+        file.write(struct.pack("<Q", len(names)) + b"".join(sized))
 
 
 def load(fname: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from typing import Any
 
 from .._mxnet_names import PLACES
@@ -23,4 +24,8 @@ class _Unpickler(pickle.Unpickler):
 
 def loads(states: bytes) -> Any:
     """What was pickled. The file can run code: for trusted sources only."""
+    # Python takes memory for what a damaged byte announces, gigabytes of it, before it looks.
+    for code, number, at in pickletools.genops(states):
+        if "PUT" in code.name and isinstance(number, int) and number > len(states):
+            raise pickle.UnpicklingError(f"invalid number {number} at byte {at}: expected less")
     return _Unpickler(io.BytesIO(states)).load()

@@ -189,7 +189,12 @@ class BaseRNNCell:
         for group in ("i2h", "h2h"):
             weight = taken("unpack_weights", args, f"{self._prefix}{group}_weight")
             bias = taken("unpack_weights", args, f"{self._prefix}{group}_bias")
-            rows = weight.shape[0] // len(self._gate_names)
+            rows, rest = divmod(weight.shape[0], len(self._gate_names))
+            if rest:
+                raise ValueError(
+                    f"unpack_weights: invalid {self._prefix}{group}_weight of shape "
+                    f"{weight.shape}: expected a multiple of {len(self._gate_names)} rows"
+                )
             for j, gate in enumerate(self._gate_names):
                 own = slice(j * rows, (j + 1) * rows)
                 args[f"{self._prefix}{group}{gate}_weight"] = weight[own].copy()

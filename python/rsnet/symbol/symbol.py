@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _core, attribute
 from .._operators import registry
+from .._whole_files import replacing
 from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
 from ..util import is_np_shape
 from .bind import Binding
@@ -234,11 +235,8 @@ class Symbol(InferenceMethods, Binding):
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
         """Writes `tojson()` to a file."""
         text = self.tojson(remove_amp_cast)
-        try:
-            with open(fname, "w", encoding="utf-8", newline="") as out:
-                out.write(text)
-        except OSError as error:
-            raise file_error("cannot write", fname, error) from error
+        with replacing(fname) as out:
+            out.write(text.encode())
 
     def debug_str(self) -> str:
         """The graph as text."""

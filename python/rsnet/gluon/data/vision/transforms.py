@@ -235,7 +235,10 @@ class RandomRotation(Block):
 
 def _pair(size: Any) -> tuple[int, int]:
     """Width and height."""
-    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+    pair = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+    if min(pair) < 1:
+        raise ValueError(f"invalid size {size}: expected at least 1")
+    return pair
 
 
 def _extent(x: Any) -> tuple[int, int]:
