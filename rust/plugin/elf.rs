@@ -1,19 +1,24 @@
 //! Is a file a shared library that this process can load? The system's loader trusts what the file
 //! says of itself: where a damaged one promises more bytes than it has, loading it ends the
-//! process.
+//! process, or this one only and not the one that tried, since each maps it elsewhere.
 
+use super::dynamic;
 use crate::error::{Error, Result};
 
-/// Refuses what the loader would choke on. Formats other than 64-bit ELF are left to the loader.
-pub fn check(bytes: &[u8]) -> Result<()> {
-    if bytes.len() < 4 || &bytes[..4] != b"\x7fELF" {
+/// The bytes of the header, from which most files that are no libraries are told.
+pub const HEADER: usize = 64;
+
+/// Refuses what is no library, by the first [`HEADER`] bytes of a file, or all if it is shorter.
+/// Formats other than 64-bit ELF are left to the loader.
+pub fn check_header(bytes: &[u8]) -> Result<()> {
+    if !bytes.starts_with(b"\x7fELF") {
         return if cfg!(target_os = "linux") {
             Err(refused("it is not an ELF file"))
         } else {
             Ok(())
         };
     }
-    if bytes.len() < 64 {
+    if bytes.len() < HEADER {
         return Err(refused("its header is cut short"));
     }
     if bytes[4] != 2 || bytes[5] != 1 || !cfg!(target_pointer_width = "64") {
@@ -27,78 +32,193 @@ pub fn check(bytes: &[u8]) -> Result<()> {
     if machine.is_some() && number(bytes, 18, 2) != machine {
         return Err(refused("it was compiled for another processor"));
     }
-    let (start, size, count) = (number(bytes, 32, 8), number(bytes, 54, 2), number(bytes, 56, 2));
-    let damaged = || refused("it is damaged or cut short");
-    let (Some(start), Some(size @ 56..), Some(count)) = (start, size, count) else {
-        return Err(damaged());
-    };
-    let mut segments = Vec::new();
-    for i in 0..count {
-        let at = start.checked_add(i * size).ok_or_else(damaged)?;
-        segments.push(Segment::read(bytes, at).ok_or_else(damaged)?);
+    Ok(())
+}
+
+/// Refuses what the loader would choke on in a file whose header is that of a library.
+pub fn check(bytes: &[u8]) -> Result<()> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Ok(());
     }
-    match segments.iter().all(|s| s.fits(bytes, &segments)) {
-        true => Ok(()),
-        false => Err(damaged()),
-    }
+    let image = Image::read(bytes).filter(Image::is_whole);
+    image.map(|_| ()).ok_or_else(|| refused("it is damaged or cut short"))
+}
+
+/// Returns true if a file that [`check`] approves of is linked with a library of C++, which throws.
+pub fn is_cpp(bytes: &[u8]) -> bool {
+    let image = Image::read(bytes);
+    image.is_some_and(|image| {
+        dynamic::needed(&image).iter().any(|name| {
+            [&b"libstdc++.so"[..], b"libc++.so", b"libc++abi.so"]
+                .iter()
+                .any(|known| name.starts_with(known))
+        })
+    })
+}
+
+/// Nothing, unless `holds`.
+pub fn ensure(holds: bool) -> Option<()> {
+    holds.then_some(())
 }
 
 const LOAD: u64 = 1;
 const DYNAMIC: u64 = 2;
+const PHDR: u64 = 6;
+const TLS: u64 = 7;
 /// Of the stack's flags: it has no bytes.
 const GNU_STACK: u64 = 0x6474_e551;
+/// What is made read-only after loading, in whole pages.
+const GNU_RELRO: u64 = 0x6474_e552;
+const GNU_PROPERTY: u64 = 0x6474_e553;
+
+const EXECUTABLE: u64 = 1;
+
+/// The least size of a page; segments do not share one.
+const PAGE: u64 = 4096;
+/// The pages that linkers reckon with.
+const LARGEST_PAGE: u64 = if cfg!(target_arch = "x86_64") { PAGE } else { 1 << 16 };
+
+/// A file as the loader maps it.
+pub struct Image<'a> {
+    bytes: &'a [u8],
+    /// Where the program headers begin.
+    headers: u64,
+    segments: Vec<Segment>,
+}
+
+impl<'a> Image<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Image<'a>> {
+        let (headers, size) = (number(bytes, 32, 8)?, number(bytes, 54, 2)?);
+        ensure(size >= 56)?;
+        let at = |i: u64| headers.checked_add(i * size);
+        let segments = (0..number(bytes, 56, 2)?).map(|i| Segment::read(bytes, at(i)?));
+        Some(Image { bytes, headers, segments: segments.collect::<Option<_>>()? })
+    }
+
+    fn is_whole(&self) -> bool {
+        let loaded: Vec<_> = self.loaded().collect();
+        let apart = |pair: &[&Segment]| pair[0].end_of_pages(PAGE) <= pair[1].page();
+        self.segments.iter().all(|s| s.fits(self)) && loaded.windows(2).all(apart)
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|s| s.kind == LOAD)
+    }
+
+    /// The bytes of the file from the one that is loaded to `address` on, as far as its segment
+    /// goes.
+    pub fn from(&self, address: u64) -> Option<&'a [u8]> {
+        let begins = |s: &&Segment| s.address <= address && address - s.address < s.in_file;
+        let segment = self.loaded().find(begins)?;
+        self.content(segment)?.get(usize::try_from(address - segment.address).ok()?..)
+    }
+
+    /// `size` bytes of the file that are loaded to `address`.
+    pub fn range(&self, address: u64, size: u64) -> Option<&'a [u8]> {
+        self.from(address)?.get(..usize::try_from(size).ok()?)
+    }
+
+    /// The number of `width` bytes that is loaded to `address`.
+    pub fn number(&self, address: u64, width: usize) -> Option<u64> {
+        number(self.from(address)?, 0, width)
+    }
+
+    /// Returns true if there is memory for `size` bytes at `address`.
+    pub fn holds(&self, address: u64, size: u64) -> bool {
+        self.loaded().any(|s| s.address <= address && address.saturating_add(size) <= s.end())
+    }
+
+    /// Returns true if an address is in the memory of the whole, or just behind it.
+    pub fn spans(&self, address: u64) -> bool {
+        let first = self.loaded().next().map_or(u64::MAX, |s| s.address);
+        let end = self.loaded().last().map_or(0, Segment::end);
+        (first..=end).contains(&address)
+    }
+
+    /// Returns true if there is code at an address.
+    pub fn runs(&self, address: u64) -> bool {
+        let code = |s: &Segment| s.flags & EXECUTABLE != 0;
+        self.loaded().any(|s| code(s) && s.address <= address && address < s.end())
+    }
+
+    /// The tables of the dynamic segment; where there are several, the loader takes the last.
+    pub fn dynamic(&self) -> Option<&'a [u8]> {
+        self.content(self.segments.iter().rfind(|s| s.kind == DYNAMIC)?)
+    }
+
+    fn content(&self, segment: &Segment) -> Option<&'a [u8]> {
+        let start = usize::try_from(segment.offset).ok()?;
+        let end = start.checked_add(usize::try_from(segment.in_file).ok()?)?;
+        self.bytes.get(start..end)
+    }
+}
 
 /// A program header.
 struct Segment {
     kind: u64,
+    flags: u64,
     offset: u64,
     address: u64,
     in_file: u64,
     in_memory: u64,
+    alignment: u64,
 }
 
 impl Segment {
     fn read(bytes: &[u8], at: u64) -> Option<Segment> {
-        let field = |offset: u64, width: usize| {
-            number(bytes, usize::try_from(at.checked_add(offset)?).ok()?, width)
-        };
+        let at = usize::try_from(at).ok()?;
+        let field = |offset: usize, width: usize| number(bytes, at.checked_add(offset)?, width);
         Some(Segment {
             kind: field(0, 4)?,
+            flags: field(4, 4)?,
             offset: field(8, 8)?,
             address: field(16, 8)?,
             in_file: field(32, 8)?,
             in_memory: field(40, 8)?,
+            alignment: field(48, 8)?,
         })
     }
 
-    /// Returns true if the range lies within the file, and in memory that is loaded from it.
-    fn fits(&self, bytes: &[u8], all: &[Segment]) -> bool {
-        const PAGE: u64 = 4096;
-        let in_file = self.offset.checked_add(self.in_file);
-        let whole = in_file.is_some_and(|end| end <= bytes.len() as u64);
-        match self.kind {
-            LOAD => {
-                let sized = self.in_memory >= self.in_file && self.in_memory < 1 << 40;
-                let placed = self.address < 1 << 40 && self.address % PAGE == self.offset % PAGE;
-                whole && sized && placed && !all.iter().any(|s| self.is_overlapped_by(s))
-            }
-            GNU_STACK => whole,
-            DYNAMIC => {
-                let tables = addresses(bytes, self);
-                let loaded = |a: &u64| all.iter().any(|s| s.loads(*a, 1));
-                whole && all.iter().any(|s| s.contains(self)) && tables.iter().all(loaded)
-            }
-            _ => whole && (self.in_memory == 0 || all.iter().any(|s| s.contains(self))),
-        }
+    /// The address behind its memory.
+    fn end(&self) -> u64 {
+        self.address.saturating_add(self.in_memory)
     }
 
-    /// Returns true if another loaded segment, which begins at the same address or later, lies in
-    /// this one's memory.
-    fn is_overlapped_by(&self, other: &Segment) -> bool {
-        other.kind == LOAD
-            && !std::ptr::eq(self, other)
-            && other.address >= self.address
-            && other.address < self.address + self.in_memory
+    /// The address behind the last of its pages of `size` bytes.
+    fn end_of_pages(&self, size: u64) -> u64 {
+        self.end().checked_next_multiple_of(size).unwrap_or(u64::MAX)
+    }
+
+    /// The address of the page where it begins.
+    fn page(&self) -> u64 {
+        self.address - self.address % PAGE
+    }
+
+    /// Returns true if the range lies within the file, and in memory that is loaded from it.
+    fn fits(&self, image: &Image<'_>) -> bool {
+        const MOST: u64 = 1 << 40;
+        let Some(content) = image.content(self) else { return false };
+        let is_loaded = || image.loaded().any(|s| s.contains(self));
+        let sized = self.in_memory >= self.in_file && self.in_memory < MOST;
+        match self.kind {
+            LOAD => sized && self.address < MOST && self.address % PAGE == self.offset % PAGE,
+            GNU_STACK => true,
+            DYNAMIC => is_loaded() && dynamic::is_whole(image),
+            _ if self.in_memory == 0 => true,
+            PHDR => is_loaded() && self.offset == image.headers,
+            // Every thread gets a copy, with zeros behind it.
+            TLS => is_loaded() && sized && self.alignment <= 1 << 20 && self.in_memory < 1 << 30,
+            GNU_RELRO => {
+                let ends = |s: &Segment| self.end() <= s.end_of_pages(LARGEST_PAGE);
+                image.loaded().any(|s| s.contains(self) && ends(s))
+            }
+            GNU_PROPERTY => {
+                is_loaded() && image.holds(self.address, self.in_memory) && {
+                    are_notes(content, if self.alignment == 8 { 8 } else { 4 }).is_some()
+                }
+            }
+            _ => is_loaded() && image.holds(self.address, self.in_memory),
+        }
     }
 
     /// Returns true if this segment loads the other's bytes to where the other says they are.
@@ -109,25 +229,17 @@ impl Segment {
             && end(other) <= end(self)
             && other.address.wrapping_sub(other.offset) == self.address.wrapping_sub(self.offset)
     }
-
-    fn loads(&self, address: u64, size: u64) -> bool {
-        let last = address.saturating_add(size);
-        let end = self.address.saturating_add(self.in_memory);
-        self.kind == LOAD && self.address <= address && last <= end
-    }
 }
 
-/// The addresses of tables that the dynamic segment names.
-fn addresses(bytes: &[u8], dynamic: &Segment) -> Vec<u64> {
-    // DT_PLTGOT to DT_RELA, DT_INIT, DT_FINI, DT_REL, DT_JMPREL, the arrays, and GNU's.
-    const TABLES: [u64; 15] =
-        [3, 4, 5, 6, 7, 12, 13, 17, 23, 25, 26, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffc, 0x6fff_fffe];
-    let entry = |i: u64| {
-        let at = usize::try_from(dynamic.offset.checked_add(i * 16)?).ok()?;
-        Some((number(bytes, at, 8)?, number(bytes, at.checked_add(8)?, 8)?))
-    };
-    let entries = (0..dynamic.in_file / 16).map_while(entry).take_while(|(tag, _)| *tag != 0);
-    entries.filter(|(tag, _)| TABLES.contains(tag)).map(|(_, address)| address).collect()
+/// Nothing if a note says that it is longer than the rest of them.
+fn are_notes(mut notes: &[u8], alignment: u64) -> Option<()> {
+    while notes.len() >= 12 {
+        let (name, text) = (number(notes, 0, 4)?, number(notes, 4, 4)?);
+        let size = (12 + name).next_multiple_of(4).next_multiple_of(alignment) + text;
+        ensure(size <= notes.len() as u64)?;
+        notes = notes.get(size.next_multiple_of(alignment) as usize..).unwrap_or_default();
+    }
+    Some(())
 }
 
 fn refused(why: &str) -> Error {
@@ -135,7 +247,7 @@ fn refused(why: &str) -> Error {
 }
 
 /// The little-endian number of `width` bytes from `at` on.
-fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+pub fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let end = at.checked_add(width)?;
     let digits = bytes.get(at..end)?;
     Some(digits.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
@@ -156,10 +268,51 @@ mod tests {
         bytes
     }
 
+    fn checked(bytes: &[u8]) -> Result<()> {
+        check_header(bytes).and_then(|()| check(bytes))
+    }
+
+    /// The libraries that the system's loader has loaded for this process.
+    fn loaded() -> Vec<Vec<u8>> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let files = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+        let files: std::collections::BTreeSet<_> = files.filter(|f| f.contains(".so")).collect();
+        files.into_iter().map(|file| std::fs::read(file).unwrap()).collect()
+    }
+
+    #[test]
+    fn libraries_that_are_loaded_are_whole() {
+        let all = loaded();
+        all.iter().for_each(|bytes| checked(bytes).unwrap());
+        assert!(!all.is_empty());
+    }
+
+    /// Sets numbers of the hash table, of relocations and of the dynamic segment of a library to
+    /// what they cannot be.
+    #[test]
+    fn damage_in_the_tables_is_seen() {
+        let mut bytes = loaded().into_iter().min_by_key(Vec::len).unwrap();
+        let address = |bytes: &[u8], tag: u64| {
+            let image = Image::read(bytes).unwrap();
+            let table = image.dynamic().unwrap();
+            let entry = table.chunks_exact(16).find(|e| number(e, 0, 8) == Some(tag)).unwrap();
+            let content = image.from(number(entry, 8, 8).unwrap()).unwrap();
+            content.as_ptr() as usize - bytes.as_ptr() as usize
+        };
+        let (hash, relocations) = (address(&bytes, 0x6fff_fef5), address(&bytes, 7));
+        // Buckets, the first symbol, the filter; the places of relocations, and their symbols.
+        for at in [hash + 3, hash + 7, hash + 8, relocations + 6, relocations + 15] {
+            let was = std::mem::replace(&mut bytes[at], 0x77);
+            assert!(checked(&bytes).is_err(), "{at}");
+            bytes[at] = was;
+        }
+        checked(&bytes).unwrap();
+    }
+
     #[test]
     fn damaged_libraries_are_refused_and_whole_ones_taken() {
         let says = |bytes: &[u8], want: &str| {
-            let message = check(bytes).unwrap_err().message().to_owned();
+            let message = checked(bytes).unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");
         };
         says(b"", "not an ELF file");
@@ -168,10 +321,10 @@ mod tests {
         header[16] = 0;
         says(&header, "not a shared library");
         header[16] = 3;
-        check(&header).unwrap();
+        checked(&header).unwrap();
         header[64] = 1; // a segment that is loaded
         (header[64 + 32], header[64 + 40]) = (120, 120);
-        check(&header).unwrap();
+        checked(&header).unwrap();
         header[64 + 40] = 119;
         says(&header, "damaged");
         header[64] = 2; // tables outside of what is loaded
@@ -219,7 +372,7 @@ mod tests {
                 bytes[at % n] = byte;
             }
             bytes.truncate(bytes.len() - cut.saturating_sub(60));
-            let _ = check(&bytes);
+            let _ = checked(&bytes);
         }
     }
 }
