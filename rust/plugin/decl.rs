@@ -7,7 +7,7 @@ use super::library::Library;
 use super::reading::{MOST_ARRAYS, damaged, needed, structs, texts};
 use crate::error::{Error, Result};
 use crate::operator::{ARG_COUNTS, CountedArg, Field, FieldType, Match, Value, dtype_names};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Inputs of operators that take any number are counted by this parameter, unless they name one.
@@ -179,6 +179,11 @@ impl OpDecl {
         self.inputs.iter().map(one).collect()
     }
 
+    /// The parameter that counts the inputs where their number varies.
+    pub fn counted_by(&self) -> &str {
+        self.count_attr.as_deref().unwrap_or(NUM_ARGS)
+    }
+
     /// Returns true if parameters count the inputs.
     pub fn has_variable_inputs(&self) -> bool {
         self.inputs.iter().any(|a| !a.is_fixed())
@@ -272,16 +277,17 @@ impl OpDecl {
 /// Refuses arrays of arguments that would have the same name, such as array 1 of `x` and an
 /// argument `x_1`.
 fn check_arrays(args: &[ArgDecl]) -> Result<()> {
-    for many in args.iter().filter(|a| a.count > 1 || a.has(abi::AT_LEAST)) {
-        let twin = args.iter().find(|a| {
-            let number = a.name.strip_prefix(&many.name).and_then(|rest| rest.strip_prefix('_'));
-            number.is_some_and(|n| n.parse::<usize>().is_ok_and(|i| many.array(i) == a.name))
-        });
-        if let Some(twin) = twin {
+    let is_many = |a: &&ArgDecl| a.count > 1 || a.has(abi::AT_LEAST);
+    let many: HashMap<_, _> = args.iter().filter(is_many).map(|a| (a.name.as_str(), a)).collect();
+    for one in args.iter().filter(|a| !is_many(a)) {
+        let Some((stem, number)) = one.name.rsplit_once('_') else { continue };
+        let has =
+            |a: &ArgDecl, i: usize| (i < a.count || a.has(abi::AT_LEAST)) && a.array(i) == one.name;
+        if many.get(stem).is_some_and(|a| number.parse().is_ok_and(|i| has(a, i))) {
             return Err(Error::value(format!(
-                "invalid name '{}': expected another one, since arrays of argument '{}' have names \
-                 like this",
-                twin.name, many.name
+                "invalid name '{}': expected another one, since arrays of argument '{stem}' have \
+                 names like this",
+                one.name
             )));
         }
     }

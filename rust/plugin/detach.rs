@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn a_library_needs_its_file_no_more() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let files = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
-        let original = files.into_iter().find(|file| file.contains("/libm.so")).unwrap();
+        let mut files = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+        let original = files.find(|file| file.contains("/libm.so")).unwrap();
         let copy = std::env::temp_dir().join(format!("rsnet-detach-{}.so", std::process::id()));
         std::fs::copy(original, &copy).unwrap();
         let name = CString::new(copy.to_str().unwrap()).unwrap();
@@ -98,11 +98,12 @@ mod tests {
         assert!(!handle.is_null());
         // SAFETY: a name that ends with 0.
         let symbol = unsafe { libc::dlsym(handle, c"cbrt".as_ptr()) };
-        detach(symbol).unwrap();
-        std::fs::File::create(&copy).unwrap();
         // SAFETY: the type of `cbrt`.
         let cbrt: extern "C" fn(f64) -> f64 = unsafe { std::mem::transmute(symbol) };
-        assert_eq!(cbrt(27.0), 3.0);
+        let before = cbrt(27.0);
+        detach(symbol).unwrap();
+        std::fs::File::create(&copy).unwrap();
+        assert_eq!(cbrt(27.0), before);
         // SAFETY: nothing of it is used any more; its finalisers run.
         unsafe { libc::dlclose(handle) };
         std::fs::remove_file(&copy).unwrap();

@@ -133,7 +133,7 @@ impl<'a> Tables<'a> {
     /// The table by which symbols are looked up: the sizes of its parts, a filter, the first symbol
     /// of each bucket, and a hash for each symbol, which is odd where a bucket ends.
     fn gnu_hash(&self, address: u64) -> Option<()> {
-        let table = self.image.from(address)?;
+        let table = self.image.content_at(address)?;
         let (buckets, first) = (number(table, 0, 4)?, number(table, 4, 4)?);
         let filter = number(table, 8, 4)?;
         ensure(buckets > 0 && filter.is_power_of_two())?;
@@ -159,7 +159,7 @@ impl<'a> Tables<'a> {
     /// The older table: the number of buckets, that of symbols, the first symbol of each bucket,
     /// and for each symbol the next one of its bucket, or 0.
     fn hash(&self, address: u64) -> Option<()> {
-        let table = self.image.from(address)?;
+        let table = self.image.content_at(address)?;
         let (buckets, symbols) = (number(table, 0, 4)?, number(table, 4, 4)?);
         ensure(buckets > 0)?;
         let at = |i: u64| number(table, usize::try_from(8 + 4 * i).ok()?, 4);
@@ -225,7 +225,7 @@ impl<'a> Tables<'a> {
         let (all, calls) = (table(RELA, RELA_SIZE)?, table(PLT, PLT_SIZE)?);
         for (address, size) in [all, calls].into_iter().filter(|table| table.1 > 0) {
             let entries = self.image.range(address, size)?;
-            ensure(entries.len() % RELOCATION == 0)?;
+            ensure(entries.len().is_multiple_of(RELOCATION))?;
             entries.chunks_exact(RELOCATION).try_for_each(|entry| self.relocation(entry))?;
         }
         // Where both tables end at the same place, the loader subtracts one size from the other.
@@ -251,7 +251,7 @@ impl<'a> Tables<'a> {
         let mut next: u64 = 0;
         for i in (0..words.len()).step_by(8) {
             let word = number(words, i, 8)?;
-            if word % 2 == 0 {
+            if word.is_multiple_of(2) {
                 is_address(word)?;
                 next = word.checked_add(8)?;
                 continue;

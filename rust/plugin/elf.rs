@@ -107,7 +107,7 @@ impl<'a> Image<'a> {
 
     /// The bytes of the file from the one that is loaded to `address` on, as far as its segment
     /// goes.
-    pub fn from(&self, address: u64) -> Option<&'a [u8]> {
+    pub fn content_at(&self, address: u64) -> Option<&'a [u8]> {
         let begins = |s: &&Segment| s.address <= address && address - s.address < s.in_file;
         let segment = self.loaded().find(begins)?;
         self.content(segment)?.get(usize::try_from(address - segment.address).ok()?..)
@@ -115,12 +115,12 @@ impl<'a> Image<'a> {
 
     /// `size` bytes of the file that are loaded to `address`.
     pub fn range(&self, address: u64, size: u64) -> Option<&'a [u8]> {
-        self.from(address)?.get(..usize::try_from(size).ok()?)
+        self.content_at(address)?.get(..usize::try_from(size).ok()?)
     }
 
     /// The number of `width` bytes that is loaded to `address`.
     pub fn number(&self, address: u64, width: usize) -> Option<u64> {
-        number(self.from(address)?, 0, width)
+        number(self.content_at(address)?, 0, width)
     }
 
     /// Returns true if there is memory for `size` bytes at `address`.
@@ -296,7 +296,7 @@ mod tests {
             let image = Image::read(bytes).unwrap();
             let table = image.dynamic().unwrap();
             let entry = table.chunks_exact(16).find(|e| number(e, 0, 8) == Some(tag)).unwrap();
-            let content = image.from(number(entry, 8, 8).unwrap()).unwrap();
+            let content = image.content_at(number(entry, 8, 8).unwrap()).unwrap();
             content.as_ptr() as usize - bytes.as_ptr() as usize
         };
         let (hash, relocations) = (address(&bytes, 0x6fff_fef5), address(&bytes, 7));

@@ -82,3 +82,26 @@ def test_absurd_numbers_of_arrays_are_refused_at_once():
                 print("smaller equal" in str(error) or "invalid number of arrays" in str(error))
     """
     assert printed(code).splitlines() == ["True", "True"]
+
+
+def test_switches():
+    assert nd.no_switches(nd.ones((1, 1, 1))).asscalar() == 3000 + 200 + 8 + 1 + 2 + 4
+    with pytest.raises(mx.MXNetError, match="no_switches: .*expected at most 5"):
+        nd.no_switches(nd.ones((1,) * 6)).asnumpy()
+
+
+def test_bounds_of_floats_are_in_single_precision():
+    x = nd.ones(1)
+    for value in (0.1, 0.9):
+        assert nd.no_single(x, low=value).asscalar() == np.float32(value)
+    with pytest.raises(mx.MXNetError, match="invalid low '0.09': expected 0.1 to 0.9"):
+        nd.no_single(x, low=0.09)
+    with pytest.raises(mx.MXNetError, match="invalid eps '0.0009': expected at least 0.001"):
+        nd.no_single(x, eps=0.0009)
+
+
+def test_operators_without_parameters_take_none():
+    with pytest.raises(mx.MXNetError, match="no_relu: .*slope"):
+        nd.no_relu(nd.ones(1), slope=3)
+    with pytest.raises(mx.MXNetError, match="no_relu.*slope"):
+        sym.no_relu(sym.var("x"), slope=3)

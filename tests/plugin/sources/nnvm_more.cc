@@ -97,5 +97,32 @@ NNVM_REGISTER_OP(no_many).set_attr_parser(ParamParser<NoMany>)
     .set_attr<FCompute>("FCompute<cpu>", [](const NodeAttrs&, const OpContext&, const Arrays&,
                                             const Requests&, const Arrays&) {});
 
+// 1000 times the number of axes, 100 times the last axis, and the sizes of types.
+NNVM_REGISTER_OP(no_switches)
+    .set_attr<FInferShape>("FInferShape", ElemwiseShape<1, 1>)
+    .set_attr<FCompute>("FCompute<cpu>", [](const NodeAttrs&, const OpContext& ctx,
+                                            const Arrays& in, const Requests&, const Arrays& out) {
+      int axes = in[0].shape_.ndim();
+      float value = static_cast<float>(100 * CheckAxis(-1, axes));
+      MXNET_NDIM_SWITCH(axes, ndim, { value += 1000 * std::integral_constant<int, ndim>::value; });
+      MSHADOW_IDX_TYPE_SWITCH(mshadow::kInt64, IType, { value += sizeof(IType); });
+      MXNET_NO_FLOAT16_TYPE_SWITCH(mshadow::kUint8, DType, { value += sizeof(DType); });
+      MSHADOW_REAL_TYPE_SWITCH_EX(mshadow::kFloat16, DType, Large, {
+        value += sizeof(DType) + sizeof(Large);
+      });
+      using Set = mxnet_op::Kernel<mxnet_op::set_to<kWriteTo>, cpu>;
+      Set::LaunchTuned<mshadow_op::identity, float>(ctx.get_stream<cpu>(), out[0].Size(),
+                                                    out[0].dptr<float>(), value);
+    });
+
+struct NoSingle : dmlc::Parameter<NoSingle> {
+  float eps, low;
+  DMLC_DECLARE_PARAMETER(NoSingle) {
+    DMLC_DECLARE_FIELD(eps).set_default(1e-3f).set_lower_bound(1e-3f);
+    DMLC_DECLARE_FIELD(low).set_default(0.5f).set_range(0.1f, 0.9f);
+  }
+};
+OF_VALUE(no_single, nnvm::get<NoSingle>(attrs.parsed).low).set_attr_parser(ParamParser<NoSingle>);
+
 }  // namespace op
 }  // namespace mxnet
