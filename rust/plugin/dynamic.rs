@@ -1,7 +1,7 @@
 //! The tables of a library's dynamic segment: what the system's loader follows without asking
 //! whether it leads out of the file.
 
-use super::elf::{Image, ensure, number};
+use super::image::{Image, ensure, number};
 
 // Tags of the dynamic segment.
 const NEEDED: u64 = 1;

@@ -19,7 +19,7 @@
 //! | `learn` | dtypes of which nothing is known, by asking |
 //! | `watch` | kernels that are checked while they run |
 //! | `resolve`, `inference`, `kernel`, `gradient`, `define` | operators of all that |
-//! | `elf` and `dynamic` | is a file a library, and whole |
+//! | `image`, `dynamic`, `elf` | is a file a library, and whole |
 //! | `detach`, `load` | opens a file, registers all or nothing |
 
 mod abi;
@@ -36,6 +36,7 @@ mod elf;
 mod frame;
 mod gradient;
 mod host;
+mod image;
 mod inference;
 mod kernel;
 mod learn;
