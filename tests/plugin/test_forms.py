@@ -240,3 +240,9 @@ def test_an_extent_of_an_attribute_may_be_negative():
     assert net.infer_shape(x=(3, 4))[1] == [(2, 6)]
     with pytest.raises(mx.MXNetError, match="no_reshape"):
         sym.no_reshape(sym.var("x"), shape=(5, -1)).infer_shape(x=(3, 4))
+
+
+def test_outputs_that_are_like_the_inputs_in_their_places():
+    net = sym.no_pairs(sym.var("a"), sym.var("b"))
+    assert net.infer_shape(a=(2,), b=(3, 4))[1] == [(2,), (3, 4)]
+    assert net.infer_type(a="float64", b="int32")[1] == [np.float64, np.int32]

@@ -264,4 +264,7 @@ REGISTER_USER_OP("no_reshape").Input("in").Output("out").Attr<Shape>("shape")
       return Maybe<void>::Ok();
     });
 
+REGISTER_USER_OP("no_pairs").Input("a").Input("b").Output("c").Output("d")
+    .SetTensorDescInferFn(user_op::TensorDescInferFnUtil::InOutCorrespond);
+
 }  // namespace oneflow
