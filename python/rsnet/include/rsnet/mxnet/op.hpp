@@ -175,7 +175,7 @@ class Op {
     dmlc::parameter::Filled filled;
     try {
       if (attr_parser) attr_parser(&attrs);
-    } catch (const std::exception&) {  // what must be given is not
+    } catch (...) {  // what must be given is not
     }
     for (const dmlc::parameter::Fields* read : filled.fields) add_fields(*read);
     if (!fields.empty()) return;
