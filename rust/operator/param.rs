@@ -34,19 +34,32 @@ impl Field {
 
     fn check(&self, value: &Value) -> Result<()> {
         let (low, high) = self.range;
-        let is = |order, bound: f64| value.order(&Value::Float(bound)) == Some(order);
-        let bounded = low.is_some() || high.is_some();
+        if low.is_none() && high.is_none() {
+            return Ok(());
+        }
+        let own = self.ty.in_its_precision(value);
+        let is = |order, bound: f64| {
+            own.order(&self.ty.in_its_precision(&Value::Float(bound))) == Some(order)
+        };
         let is_nan = matches!(value, Value::Float(x) if x.is_nan());
-        if !(is_nan && bounded)
+        if !is_nan
             && low.is_none_or(|l| !is(Ordering::Less, l))
             && high.is_none_or(|h| !is(Ordering::Greater, h))
         {
             return Ok(());
         }
+        let is_single = match &self.ty {
+            FieldType::Optional(inner) => **inner == FieldType::Float,
+            ty => *ty == FieldType::Float,
+        };
+        let shown = |bound: f64| match is_single {
+            true => (bound as f32).to_string(),
+            false => bound.to_string(),
+        };
         let limit = match (low, high) {
-            (Some(l), Some(h)) => format!("{l} to {h}"),
-            (Some(l), None) => format!("at least {l}"),
-            (_, h) => format!("at most {}", h.unwrap_or_default()),
+            (Some(l), Some(h)) => format!("{} to {}", shown(l), shown(h)),
+            (Some(l), None) => format!("at least {}", shown(l)),
+            (_, h) => format!("at most {}", shown(h.unwrap_or_default())),
         };
         let meaning = match self.doc.trim().lines().next() {
             Some(line) => format!(" ({})", line.trim_end_matches('.')),

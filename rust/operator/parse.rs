@@ -31,8 +31,8 @@ impl OpDef {
             Error::new(e.kind(), call + ")")
         };
         let lenient: Vec<(&str, Value)>;
-        let relevant = if self.schema.fields.is_empty() {
-            lenient = Vec::new(); // operators without parameters ignore unknown keywords
+        let relevant = if self.schema.fields.is_empty() && self.library.is_none() {
+            lenient = Vec::new(); // rsnet's operators without parameters ignore unknown keywords
             &lenient
         } else {
             given

@@ -211,7 +211,7 @@ impl FieldType {
     /// optional sign and surrounding spaces; floats as C's `strtod` without hexadecimals, an
     /// optional trailing `f`; shapes `(1, 2)`, `[1,2]`, `(3L,)`, a bare `3`, `()`; `None` for
     /// optional types. Lists of strings and of shapes, which dmlc does not have, are Python
-    /// literals.
+    /// literals; of numbers, a bare one is a list.
     pub fn coerce(&self, value: &Value) -> Option<Value> {
         match (self, value) {
             (FieldType::Optional(_), Value::None) => Some(Value::None),
@@ -240,7 +240,11 @@ impl FieldType {
                 let item = |v| inner.item(v);
                 items.iter().map(item).collect::<Option<_>>().map(Value::List)
             }
-            (FieldType::List(_), Value::Str(text)) => self.coerce(&Value::List(parse_list(text)?)),
+            (FieldType::List(inner), Value::Str(text)) => match parse_list(text) {
+                Some(items) => self.coerce(&Value::List(items)),
+                None if inner.is_number() => Some(Value::List(vec![inner.coerce(value)?])),
+                None => None,
+            },
             (FieldType::List(inner), Value::Int(_) | Value::Float(_)) => {
                 Some(Value::List(vec![inner.item(value)?]))
             }
@@ -251,6 +255,11 @@ impl FieldType {
             }
             _ => None,
         }
+    }
+
+    fn is_number(&self) -> bool {
+        use FieldType::{Double, Float, Int, Long, UInt, ULong};
+        matches!(self, Int | UInt | Long | ULong | Float | Double)
     }
 
     /// A value of this type as kernels in C read it: a `float` in single precision.

@@ -87,6 +87,10 @@ pub mod kind {
     pub const ENUM: i32 = 17;
     pub const LIST_F64: i32 = 18;
     pub const LIST_MAYBE_I64: i32 = 19;
+
+    pub fn is_integer(kind: i32) -> bool {
+        [I32, I64, U32, U64].contains(&kind)
+    }
 }
 
 /// An item None of a `LIST_MAYBE_I64`.

@@ -7,6 +7,9 @@ use crate::context::DeviceType;
 use crate::error::{Error, Result};
 use crate::operator::{Compare, Match};
 
+/// The deepest nesting of conditions.
+const DEEPEST: usize = 1000;
+
 /// A condition from its program.
 ///
 /// # Safety
@@ -20,12 +23,17 @@ pub unsafe fn condition(program: *const abi::Match, n: i32) -> Result<Match> {
     if program.is_null() {
         return Err(wrong("it has a length, but no program"));
     }
-    let mut stack: Vec<Match> = Vec::new();
+    // Conditions, and how deep each is nested.
+    let mut stack: Vec<(Match, usize)> = Vec::new();
     for i in 0..n {
         // SAFETY: the program has `n` steps, as the caller promises.
         let step = unsafe { *program.add(i) };
+        let mut depth = 0;
         let mut pop = || {
-            stack.pop().map(Box::new).ok_or_else(|| wrong("a connective has nothing to connect"))
+            let (part, deep) =
+                stack.pop().ok_or_else(|| wrong("a connective has nothing to connect"))?;
+            depth = depth.max(deep + 1);
+            Ok(Box::new(part))
         };
         let made = match step.op {
             abi::matching::AND | abi::matching::OR => {
@@ -40,10 +48,13 @@ pub unsafe fn condition(program: *const abi::Match, n: i32) -> Result<Match> {
             // SAFETY: as above.
             _ => unsafe { leaf(&step) }?,
         };
-        stack.push(made);
+        if depth > DEEPEST {
+            return Err(wrong(&format!("it is nested deeper than {DEEPEST} times")));
+        }
+        stack.push((made, depth));
     }
     match (stack.pop(), stack.is_empty()) {
-        (Some(condition), true) => Ok(condition),
+        (Some((condition, _)), true) => Ok(condition),
         _ => Err(wrong("the program leaves several values, expected one")),
     }
 }

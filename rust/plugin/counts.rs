@@ -15,7 +15,9 @@ pub fn schema(op: &OpDecl) -> Schema {
     };
     let none = || Value::List(Vec::new());
     if op.has_variable_inputs() {
-        add(NUM_ARGS, FieldType::Int, Value::Int(-1), "Number of input arrays.");
+        if op.count_attr.is_none() {
+            add(NUM_ARGS, FieldType::Int, Value::Int(-1), "Number of input arrays.");
+        }
         let doc = "Number of arrays of each input argument.";
         add(ARG_COUNTS, FieldType::Shape, none(), doc);
     }
@@ -26,13 +28,21 @@ pub fn schema(op: &OpDecl) -> Schema {
     Schema { fields, open: false }
 }
 
-/// The number of arrays of each argument, from the parameters that count them.
-pub fn counts(op: &OpDecl, values: &[Value]) -> Result<[Vec<usize>; 2]> {
-    let mut values = values.iter();
+/// The number of arrays of each argument, from the parameters that count them: an attribute, if the
+/// operator names one, and those that follow the attributes.
+pub fn counts(op: &OpDecl, attrs: &[Value], more: &[Value]) -> Result<[Vec<usize>; 2]> {
+    let mut values = more.iter();
     let least = |args: &[ArgDecl]| args.iter().map(ArgDecl::least).collect::<Vec<_>>();
     let mut inputs = least(&op.inputs);
     if op.has_variable_inputs() {
-        let total = match values.next() {
+        let total = match &op.count_attr {
+            None => values.next(),
+            Some(count) => {
+                let at = op.attrs.iter().position(|a| a.field.name == *count);
+                at.and_then(|i| attrs.get(i)).filter(|n| **n != Value::Int(0))
+            }
+        };
+        let total = match total {
             Some(Value::Int(n)) if *n >= 0 => Some(*n as usize),
             _ => None,
         };

@@ -7,6 +7,7 @@ use super::library::Library;
 use super::reading::{MOST_ARRAYS, damaged, needed, structs, texts};
 use crate::error::{Error, Result};
 use crate::operator::{ARG_COUNTS, CountedArg, Field, FieldType, Match, Value, dtype_names};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Inputs of operators that take any number are counted by this parameter, unless they name one.
@@ -178,6 +179,11 @@ impl OpDecl {
         self.inputs.iter().map(one).collect()
     }
 
+    /// The parameter that counts the inputs where their number varies.
+    pub fn counted_by(&self) -> &str {
+        self.count_attr.as_deref().unwrap_or(NUM_ARGS)
+    }
+
     /// Returns true if parameters count the inputs.
     pub fn has_variable_inputs(&self) -> bool {
         self.inputs.iter().any(|a| !a.is_fixed())
@@ -200,9 +206,9 @@ impl OpDecl {
 
     fn check_names(&self) -> Result<()> {
         let args = self.inputs.iter().chain(&self.outputs).map(|a| &a.name);
-        let names: Vec<_> = args.chain(self.attrs.iter().map(|a| &a.field.name)).collect();
-        for (i, name) in names.iter().enumerate() {
-            if names[..i].contains(name) || **name == self.name || *name == "tmp_buffer" {
+        let mut known = HashSet::new();
+        for name in args.chain(self.attrs.iter().map(|a| &a.field.name)) {
+            if !known.insert(name) || *name == self.name || name == "tmp_buffer" {
                 return Err(Error::value(format!(
                     "invalid name '{name}': expected another one for every input, output and \
                      attribute, and neither the operator's own nor tmp_buffer"
@@ -232,12 +238,18 @@ impl OpDecl {
                 input.name
             )));
         }
-        match &self.count_attr {
-            Some(count) if !self.attrs.iter().any(|a| a.field.name == *count) => Err(Error::value(
-                format!("invalid count_attr '{count}': expected one of the operator's attributes"),
-            )),
-            _ => Ok(()),
+        let count = self.count_attr.as_ref().filter(|count| {
+            !self.attrs.iter().any(|a| a.field.name == **count && abi::kind::is_integer(a.kind))
+        });
+        if let Some(count) = count {
+            return Err(Error::value(format!(
+                "invalid count_attr '{count}': expected one of the operator's attributes, of a \
+                 kind of integers"
+            )));
         }
+        check_arrays(&self.inputs)?;
+        check_arrays(&self.outputs)?;
+        check_hidden(self.outputs.iter().map(|a| (a.name.as_str(), a.has(abi::HIDDEN))))
     }
 
     /// Returns true if every call has a use of its own for a parameter of this name.
@@ -260,6 +272,44 @@ impl OpDecl {
         }
         Ok(())
     }
+}
+
+/// Refuses arrays of arguments that would have the same name, such as array 1 of `x` and an
+/// argument `x_1`.
+fn check_arrays(args: &[ArgDecl]) -> Result<()> {
+    let is_many = |a: &&ArgDecl| a.count > 1 || a.has(abi::AT_LEAST);
+    let many: HashMap<_, _> = args.iter().filter(is_many).map(|a| (a.name.as_str(), a)).collect();
+    for one in args.iter().filter(|a| !is_many(a)) {
+        let Some((stem, number)) = one.name.rsplit_once('_') else { continue };
+        let has =
+            |a: &ArgDecl, i: usize| (i < a.count || a.has(abi::AT_LEAST)) && a.array(i) == one.name;
+        if many.get(stem).is_some_and(|a| number.parse().is_ok_and(|i| has(a, i))) {
+            return Err(Error::value(format!(
+                "invalid name '{}': expected another one, since arrays of argument '{stem}' have \
+                 names like this",
+                one.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a visible output after a hidden one.
+pub fn check_hidden<'a>(outputs: impl Iterator<Item = (&'a str, bool)>) -> Result<()> {
+    let mut last = None;
+    for (name, is_hidden) in outputs {
+        match last {
+            _ if is_hidden => last = Some(name),
+            None => {}
+            Some(hidden) => {
+                return Err(Error::value(format!(
+                    "invalid output '{name}' after the hidden output '{hidden}': expected hidden \
+                     outputs last"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// An argument of kind `what`.

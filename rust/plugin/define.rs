@@ -3,7 +3,7 @@
 use super::abi;
 use super::call::{ask, call};
 use super::counts::schema;
-use super::decl::{ArgDecl, GradDecl, KernelDecl, NUM_ARGS, OpDecl};
+use super::decl::{ArgDecl, GradDecl, KernelDecl, OpDecl};
 use super::frame::{Asks, Frame, Slot};
 use super::gradient::gradient;
 use super::inference::add_inference;
@@ -43,10 +43,8 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
     // `resources` depends on attributes and shapes: the operator may draw in some calls.
     def.deterministic =
         !op.has(abi::NOT_DETERMINISTIC | abi::RANDOM) && op.calls.resources.is_none();
-    def.key_var_num_args = match &op.count_attr {
-        Some(count) => Some(count.clone()),
-        None => op.has_variable_inputs().then(|| NUM_ARGS.to_owned()),
-    };
+    let is_counted = op.count_attr.is_some() || op.has_variable_inputs();
+    def.key_var_num_args = is_counted.then(|| op.counted_by().to_owned());
     if op.has_variable_inputs() {
         def.arguments = op.counted_inputs();
     }

@@ -1,19 +1,25 @@
 //! Is a file a shared library that this process can load? The system's loader trusts what the file
 //! says of itself: where a damaged one promises more bytes than it has, loading it ends the
-//! process.
+//! process, or this one only and not the one that tried, since each maps it elsewhere.
 
+use super::dynamic;
+use super::image::{Image, number};
 use crate::error::{Error, Result};
 
-/// Refuses what the loader would choke on. Formats other than 64-bit ELF are left to the loader.
-pub fn check(bytes: &[u8]) -> Result<()> {
-    if bytes.len() < 4 || &bytes[..4] != b"\x7fELF" {
+/// The bytes of the header, from which most files that are no libraries are told.
+pub const HEADER: usize = 64;
+
+/// Refuses what is no library, by the first [`HEADER`] bytes of a file, or all if it is shorter.
+/// Formats other than 64-bit ELF are left to the loader.
+pub fn check_header(bytes: &[u8]) -> Result<()> {
+    if !bytes.starts_with(b"\x7fELF") {
         return if cfg!(target_os = "linux") {
             Err(refused("it is not an ELF file"))
         } else {
             Ok(())
         };
     }
-    if bytes.len() < 64 {
+    if bytes.len() < HEADER {
         return Err(refused("its header is cut short"));
     }
     if bytes[4] != 2 || bytes[5] != 1 || !cfg!(target_pointer_width = "64") {
@@ -27,123 +33,41 @@ pub fn check(bytes: &[u8]) -> Result<()> {
     if machine.is_some() && number(bytes, 18, 2) != machine {
         return Err(refused("it was compiled for another processor"));
     }
-    let (start, size, count) = (number(bytes, 32, 8), number(bytes, 54, 2), number(bytes, 56, 2));
-    let damaged = || refused("it is damaged or cut short");
-    let (Some(start), Some(size @ 56..), Some(count)) = (start, size, count) else {
-        return Err(damaged());
+    Ok(())
+}
+
+/// Refuses what the loader would choke on in a file whose header is that of a library.
+pub fn check(bytes: &[u8]) -> Result<()> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Ok(());
+    }
+    let is_whole = |image: &Image<'_>| {
+        image.is_whole() && (image.dynamic().is_none() || dynamic::is_whole(image))
     };
-    let mut segments = Vec::new();
-    for i in 0..count {
-        let at = start.checked_add(i * size).ok_or_else(damaged)?;
-        segments.push(Segment::read(bytes, at).ok_or_else(damaged)?);
-    }
-    match segments.iter().all(|s| s.fits(bytes, &segments)) {
-        true => Ok(()),
-        false => Err(damaged()),
-    }
+    let image = Image::read(bytes).filter(is_whole);
+    image.map(|_| ()).ok_or_else(|| refused("it is damaged or cut short"))
 }
 
-const LOAD: u64 = 1;
-const DYNAMIC: u64 = 2;
-/// Of the stack's flags: it has no bytes.
-const GNU_STACK: u64 = 0x6474_e551;
-
-/// A program header.
-struct Segment {
-    kind: u64,
-    offset: u64,
-    address: u64,
-    in_file: u64,
-    in_memory: u64,
-}
-
-impl Segment {
-    fn read(bytes: &[u8], at: u64) -> Option<Segment> {
-        let field = |offset: u64, width: usize| {
-            number(bytes, usize::try_from(at.checked_add(offset)?).ok()?, width)
-        };
-        Some(Segment {
-            kind: field(0, 4)?,
-            offset: field(8, 8)?,
-            address: field(16, 8)?,
-            in_file: field(32, 8)?,
-            in_memory: field(40, 8)?,
+/// Returns true if a file that [`check`] approves of is linked with a library of C++, which throws.
+pub fn is_cpp(bytes: &[u8]) -> bool {
+    let image = Image::read(bytes);
+    image.is_some_and(|image| {
+        dynamic::needed(&image).iter().any(|name| {
+            [&b"libstdc++.so"[..], b"libc++.so", b"libc++abi.so"]
+                .iter()
+                .any(|known| name.starts_with(known))
         })
-    }
-
-    /// Returns true if the range lies within the file, and in memory that is loaded from it.
-    fn fits(&self, bytes: &[u8], all: &[Segment]) -> bool {
-        const PAGE: u64 = 4096;
-        let in_file = self.offset.checked_add(self.in_file);
-        let whole = in_file.is_some_and(|end| end <= bytes.len() as u64);
-        match self.kind {
-            LOAD => {
-                let sized = self.in_memory >= self.in_file && self.in_memory < 1 << 40;
-                let placed = self.address < 1 << 40 && self.address % PAGE == self.offset % PAGE;
-                whole && sized && placed && !all.iter().any(|s| self.is_overlapped_by(s))
-            }
-            GNU_STACK => whole,
-            DYNAMIC => {
-                let tables = addresses(bytes, self);
-                let loaded = |a: &u64| all.iter().any(|s| s.loads(*a, 1));
-                whole && all.iter().any(|s| s.contains(self)) && tables.iter().all(loaded)
-            }
-            _ => whole && (self.in_memory == 0 || all.iter().any(|s| s.contains(self))),
-        }
-    }
-
-    /// Returns true if another loaded segment, which begins at the same address or later, lies in
-    /// this one's memory.
-    fn is_overlapped_by(&self, other: &Segment) -> bool {
-        other.kind == LOAD
-            && !std::ptr::eq(self, other)
-            && other.address >= self.address
-            && other.address < self.address + self.in_memory
-    }
-
-    /// Returns true if this segment loads the other's bytes to where the other says they are.
-    fn contains(&self, other: &Segment) -> bool {
-        let end = |s: &Segment| s.offset.saturating_add(s.in_file);
-        self.kind == LOAD
-            && self.offset <= other.offset
-            && end(other) <= end(self)
-            && other.address.wrapping_sub(other.offset) == self.address.wrapping_sub(self.offset)
-    }
-
-    fn loads(&self, address: u64, size: u64) -> bool {
-        let last = address.saturating_add(size);
-        let end = self.address.saturating_add(self.in_memory);
-        self.kind == LOAD && self.address <= address && last <= end
-    }
-}
-
-/// The addresses of tables that the dynamic segment names.
-fn addresses(bytes: &[u8], dynamic: &Segment) -> Vec<u64> {
-    // DT_PLTGOT to DT_RELA, DT_INIT, DT_FINI, DT_REL, DT_JMPREL, the arrays, and GNU's.
-    const TABLES: [u64; 15] =
-        [3, 4, 5, 6, 7, 12, 13, 17, 23, 25, 26, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffc, 0x6fff_fffe];
-    let entry = |i: u64| {
-        let at = usize::try_from(dynamic.offset.checked_add(i * 16)?).ok()?;
-        Some((number(bytes, at, 8)?, number(bytes, at.checked_add(8)?, 8)?))
-    };
-    let entries = (0..dynamic.in_file / 16).map_while(entry).take_while(|(tag, _)| *tag != 0);
-    entries.filter(|(tag, _)| TABLES.contains(tag)).map(|(_, address)| address).collect()
+    })
 }
 
 fn refused(why: &str) -> Error {
     Error::io(why)
 }
 
-/// The little-endian number of `width` bytes from `at` on.
-fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
-    let end = at.checked_add(width)?;
-    let digits = bytes.get(at..end)?;
-    Some(digits.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::plugin::image::{DYNAMIC, LOAD};
     use proptest::prelude::*;
 
     /// The header of a shared library for this processor with so many empty segments.
@@ -156,10 +80,51 @@ mod tests {
         bytes
     }
 
+    fn checked(bytes: &[u8]) -> Result<()> {
+        check_header(bytes).and_then(|()| check(bytes))
+    }
+
+    /// The libraries that the system's loader has loaded for this process.
+    fn loaded() -> Vec<Vec<u8>> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let files = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+        let files: std::collections::BTreeSet<_> = files.filter(|f| f.contains(".so")).collect();
+        files.into_iter().map(|file| std::fs::read(file).unwrap()).collect()
+    }
+
+    #[test]
+    fn libraries_that_are_loaded_are_whole() {
+        let all = loaded();
+        all.iter().for_each(|bytes| checked(bytes).unwrap());
+        assert!(!all.is_empty());
+    }
+
+    /// Sets numbers of the hash table, of relocations and of the dynamic segment of a library to
+    /// what they cannot be.
+    #[test]
+    fn damage_in_the_tables_is_seen() {
+        let mut bytes = loaded().into_iter().min_by_key(Vec::len).unwrap();
+        let address = |bytes: &[u8], tag: u64| {
+            let image = Image::read(bytes).unwrap();
+            let table = image.dynamic().unwrap();
+            let entry = table.chunks_exact(16).find(|e| number(e, 0, 8) == Some(tag)).unwrap();
+            let content = image.content_at(number(entry, 8, 8).unwrap()).unwrap();
+            content.as_ptr() as usize - bytes.as_ptr() as usize
+        };
+        let (hash, relocations) = (address(&bytes, 0x6fff_fef5), address(&bytes, 7));
+        // Buckets, the first symbol, the filter; the places of relocations, and their symbols.
+        for at in [hash + 3, hash + 7, hash + 8, relocations + 6, relocations + 15] {
+            let was = std::mem::replace(&mut bytes[at], 0x77);
+            assert!(checked(&bytes).is_err(), "{at}");
+            bytes[at] = was;
+        }
+        checked(&bytes).unwrap();
+    }
+
     #[test]
     fn damaged_libraries_are_refused_and_whole_ones_taken() {
         let says = |bytes: &[u8], want: &str| {
-            let message = check(bytes).unwrap_err().message().to_owned();
+            let message = checked(bytes).unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");
         };
         says(b"", "not an ELF file");
@@ -168,10 +133,10 @@ mod tests {
         header[16] = 0;
         says(&header, "not a shared library");
         header[16] = 3;
-        check(&header).unwrap();
+        checked(&header).unwrap();
         header[64] = 1; // a segment that is loaded
         (header[64 + 32], header[64 + 40]) = (120, 120);
-        check(&header).unwrap();
+        checked(&header).unwrap();
         header[64 + 40] = 119;
         says(&header, "damaged");
         header[64] = 2; // tables outside of what is loaded
@@ -219,7 +184,7 @@ mod tests {
                 bytes[at % n] = byte;
             }
             bytes.truncate(bytes.len() - cut.saturating_sub(60));
-            let _ = check(&bytes);
+            let _ = checked(&bytes);
         }
     }
 }

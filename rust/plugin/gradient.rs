@@ -10,7 +10,8 @@ use super::parsed::Parsed;
 use super::rule::{Node, Rule, Source};
 use crate::error::{Error, Result};
 use crate::operator::{
-    ARG_COUNTS, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, OpDef, Registry, Value,
+    ARG_COUNTS, Attrs, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, OpDef, Registry,
+    Value,
 };
 use std::sync::{Arc, Weak};
 
@@ -102,6 +103,31 @@ struct Made {
     names: Vec<String>,
 }
 
+/// An error that operator `n.op` reports of a node in the rule of `of`, which it names first.
+fn in_rule(error: Error, n: &Node, of: &GradNode<'_>) -> Error {
+    if error.payload().is_some() {
+        return error;
+    }
+    let node = if n.name.is_empty() { String::new() } else { format!(" '{}'", n.name) };
+    let text = format!("the gradient rule's operator {}{node}: {}", n.op, error.message());
+    Error::new(error.kind(), text).at_node(&of.op.name, of.name)
+}
+
+/// Refuses a node that would modify anything but states of the operator which is differentiated.
+fn check_states(op: &OpDef, attrs: &Attrs, inputs: &[GradEntry], of: &GradNode<'_>) -> Result<()> {
+    let states = of.op.mutates.to_vec(of.attrs);
+    let is_state = |entry| states.iter().any(|i| of.inputs.get(*i) == Some(entry));
+    let modified = op.mutates.to_vec(attrs);
+    let wrong = modified.iter().find(|i| inputs.get(**i).is_some_and(|entry| !is_state(entry)));
+    let Some(i) = wrong else { return Ok(()) };
+    let name = op.inputs(attrs).get(*i).cloned().unwrap_or_default();
+    Err(Error::value(format!(
+        "it modifies its input '{name}', expected a state of operator {}, since all else is needed \
+         as it is",
+        of.op.name
+    )))
+}
+
 fn make(
     rule: &Rule,
     n: &Node,
@@ -117,8 +143,12 @@ fn make(
     for (arg, value) in &n.inputs {
         inputs.push((arg, resolve(&rule.values[*value], builder, of, made)?));
     }
+    let placed = |e: Error| in_rule(e, n, of);
     if op.is_backward {
         let inputs: Vec<GradEntry> = inputs.into_iter().map(|i| i.1).collect();
+        if op.library.is_some() {
+            check_states(&op, of.attrs, &inputs, of).map_err(placed)?;
+        }
         let outputs = builder.backward(&n.op, &inputs)?;
         let names = of.op.inputs(of.attrs);
         return Ok(Made { op: n.op.clone(), outputs, names });
@@ -137,12 +167,14 @@ fn make(
             inputs
         }
         _ => {
-            let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len()))?;
+            let given = op.with_count(params.clone(), inputs.len());
+            let attrs = op.parse_shared(&given).map_err(placed)?;
             in_order(&op, op.inputs(&attrs), inputs)?
         }
     };
-    let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len()))?;
-    let outputs = builder.op(&n.op, &n.name, &params, &inputs)?;
+    let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len())).map_err(placed)?;
+    check_states(&op, &attrs, &inputs, of).map_err(placed)?;
+    let outputs = builder.op(&n.op, &n.name, &params, &inputs).map_err(placed)?;
     Ok(Made { op: n.op.clone(), outputs, names: op.outputs(&attrs) })
 }
 

@@ -14,7 +14,7 @@ use crate::kernels::parallel::{Shared, parallel_for as split};
 use crate::kernels::random::Draws;
 use crate::operator::{Dep, InplacePair, RandomKey};
 use std::ffi::{c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The table.
@@ -367,21 +367,20 @@ unsafe extern "C" fn parallel_for(
                 return run(0, n);
             }
             let first = AtomicI32::new(abi::OK);
-            split(n, grain, |part| {
-                if first.load(Ordering::Relaxed) != abi::OK {
-                    return;
-                }
+            let run = |part: std::ops::Range<usize>| {
                 let status = run(part.start, part.end);
                 if status != abi::OK {
-                    let _ = first.compare_exchange(
-                        abi::OK,
-                        status,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    );
+                    let order = Ordering::Relaxed;
+                    let _ = first.compare_exchange(abi::OK, status, order, order);
+                    // There may be more parts left than could be skipped one by one.
+                    resume_unwind(Box::new("the first failure ends the loop"));
                 }
-            });
-            first.into_inner()
+            };
+            let ended = catch_unwind(AssertUnwindSafe(|| split(n, grain, run)));
+            match (first.load(Ordering::Relaxed), ended) {
+                (abi::OK, Err(panic)) => resume_unwind(panic),
+                (status, _) => status,
+            }
         })
     }
 }

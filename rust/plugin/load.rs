@@ -2,6 +2,8 @@
 
 use super::abi;
 use super::define::{Parts, define};
+#[cfg(target_os = "linux")]
+use super::detach::detach;
 use super::elf;
 use super::host::HOST;
 use super::library::Library;
@@ -11,8 +13,9 @@ use crate::lock::{Guard, Held, Lock};
 use crate::operator::Registry;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_void};
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,10 +39,10 @@ struct Table {
     /// The process and the thread in which a library is being loaded. In a forked child the note of
     /// its parent means nothing.
     loading: Option<(u32, ThreadId)>,
-    by_content: HashMap<u128, Loaded>,
-    by_path: HashMap<PathBuf, u128>,
+    by_content: HashMap<u64, Loaded>,
+    by_path: HashMap<PathBuf, u64>,
     parts: HashMap<String, Parts>,
-    libraries: HashMap<u128, Arc<Library>>,
+    libraries: HashMap<u64, Arc<Library>>,
     /// Paths of libraries that were refused after the system had opened them.
     refused: HashSet<PathBuf>,
 }
@@ -107,7 +110,7 @@ impl Libraries {
             let text = format!("cannot load '{}': it is not a regular file", shown.display());
             return Err(Error::io(text));
         }
-        let bytes = std::fs::read(&path).map_err(io)?;
+        let bytes = read(&path).map_err(|e| refused(e, shown))?;
         let content = digest(&bytes);
         let _loading = self.begin()?;
         if let Some(known) = self.table.lock().known(&path, content, checked)? {
@@ -116,7 +119,7 @@ impl Libraries {
         let fresh = || {
             elf::check(&bytes)?;
             try_first(&path)?;
-            let opened = self.open(&path)?;
+            let opened = self.open(&path, elf::is_cpp(&bytes))?;
             let registered = opened.register(registry, &self.table, checked, admit);
             if registered.is_err() {
                 self.table.lock().refused.insert(path.clone());
@@ -133,9 +136,13 @@ impl Libraries {
     }
 
     /// Opens a library, or a copy of one that was refused before.
-    fn open(&self, path: &Path) -> Result<Opened> {
+    fn open(&self, path: &Path, is_cpp: bool) -> Result<Opened> {
         let was_refused = self.table.lock().refused.contains(path);
-        if was_refused { Opened::copy(path) } else { Opened::open(path, path) }
+        let opened = if was_refused { Opened::copy(path) } else { Opened::open(path, path) };
+        opened.map(|mut opened| {
+            opened.is_cpp = is_cpp;
+            opened
+        })
     }
 }
 
@@ -161,7 +168,7 @@ impl Drop for Loading<'_> {
 impl Table {
     /// What a file of this content registered when it was loaded; an error if another content of
     /// the same file was.
-    fn known(&mut self, path: &Path, content: u128, checked: bool) -> Result<Option<Loaded>> {
+    fn known(&mut self, path: &Path, content: u64, checked: bool) -> Result<Option<Loaded>> {
         let Some(known) = self.by_content.get(&content) else {
             if self.by_path.contains_key(path) {
                 return Err(Error::value(format!(
@@ -181,21 +188,30 @@ impl Table {
     }
 }
 
-/// Two hashes of 64 bits: equal for equal files, and different by chance for others.
-fn digest(bytes: &[u8]) -> u128 {
-    let half = |seed: u8| {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u8(seed);
-        hasher.write(bytes);
-        u128::from(hasher.finish())
-    };
-    half(1) << 64 | half(2)
+/// The content of a file; of one that is no library no more than the header is read.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let io = |e: std::io::Error| Error::io(e.to_string());
+    let mut file = File::open(path).map_err(io)?;
+    let mut bytes = Vec::new();
+    Read::take(&mut file, elf::HEADER as u64).read_to_end(&mut bytes).map_err(io)?;
+    elf::check_header(&bytes)?;
+    file.read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}
+
+/// A hash: equal for equal files, and different by chance for others.
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// A library that the system has opened; closed again if it is not kept.
 struct Opened {
     handle: *mut c_void,
     path: PathBuf,
+    /// It is linked with C++.
+    is_cpp: bool,
 }
 
 impl Drop for Opened {
@@ -238,7 +254,7 @@ impl Opened {
             let text = unsafe { abi::text(libc::dlerror()) };
             return Err(Error::io(text.unwrap_or_else(|| "the system says no reason".into())));
         }
-        Ok(Opened { handle, path: path.to_owned() })
+        Ok(Opened { handle, path: path.to_owned(), is_cpp: false })
     }
 
     /// The library stays open as long as the process.
@@ -278,6 +294,20 @@ impl Opened {
         )))
     }
 
+    /// The function that keeps exceptions within the library.
+    fn guard(&self) -> Result<Option<abi::GuardFn>> {
+        match self.symbol(c"rsnet_plugin_guard") {
+            // SAFETY: the only symbol of this name is that of plugin.h.
+            Some(f) => Ok(Some(unsafe { std::mem::transmute::<*mut c_void, abi::GuardFn>(f) })),
+            None if self.is_cpp => Err(Error::value(
+                "it is linked with C++ and has no function rsnet_plugin_guard, without which an \
+                 exception would end the process: export it, as rsnet_plugin_register, and compile \
+                 with exceptions (see rsnet/plugin.h)",
+            )),
+            None => Ok(None),
+        }
+    }
+
     fn register(
         &self,
         registry: &Arc<Registry>,
@@ -289,12 +319,13 @@ impl Opened {
         let register = self.symbol(c"rsnet_plugin_register").ok_or_else(|| {
             Error::value("it has no function rsnet_plugin_register (see rsnet/plugin.h)")
         })?;
+        let guard = self.guard()?;
+        // Before its functions are known, so that none of them runs meanwhile. What is not copied
+        // depends on the file, as is usual for libraries.
+        #[cfg(target_os = "linux")]
+        let _ = detach(register);
         // SAFETY: plugin.h declares it with this type.
         let register: abi::RegisterFn = unsafe { std::mem::transmute(register) };
-        // SAFETY: the only symbol of this name is that of plugin.h.
-        let guard = self
-            .symbol(c"rsnet_plugin_guard")
-            .map(|f| unsafe { std::mem::transmute::<*mut c_void, abi::GuardFn>(f) });
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let library = Arc::new(Library {
             path: self.path.clone(),

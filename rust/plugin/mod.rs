@@ -19,7 +19,8 @@
 //! | `learn` | dtypes of which nothing is known, by asking |
 //! | `watch` | kernels that are checked while they run |
 //! | `resolve`, `inference`, `kernel`, `gradient`, `define` | operators of all that |
-//! | `elf`, `load` | opens a file, registers all or nothing |
+//! | `image`, `dynamic`, `elf` | is a file a library, and whole |
+//! | `detach`, `load` | opens a file, registers all or nothing |
 
 mod abi;
 mod call;
@@ -27,11 +28,15 @@ mod condition;
 mod counts;
 mod decl;
 mod define;
+#[cfg(target_os = "linux")]
+mod detach;
 mod dtypes;
+mod dynamic;
 mod elf;
 mod frame;
 mod gradient;
 mod host;
+mod image;
 mod inference;
 mod kernel;
 mod learn;

@@ -1,21 +1,23 @@
 //! Reading the attributes of a call: what the library makes of them, once for every set.
 
+use super::abi;
 use super::call::{call, make};
 use super::counts::{counts, schema};
-use super::decl::{ArgDecl, OpDecl};
+use super::decl::{ArgDecl, OpDecl, check_hidden};
 use super::frame::{Asks, Frame};
 use super::library::Owned;
 use super::parsed::Parsed;
 use super::values::Values;
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, Value};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// An operator's view of values in normal form: those of the attributes, then the counts of
 /// arrays.
 pub fn parse(op: &Arc<OpDecl>, values: &[Value]) -> Result<Parsed> {
     let (own, more) = values.split_at(op.attrs.len().min(values.len()));
-    let counts = counts(op, more)?;
+    let counts = counts(op, own, more)?;
     let names = |args: &[ArgDecl], counts: &[usize]| {
         let arrays = args.iter().zip(counts);
         arrays.flat_map(|(a, n)| (0..*n).map(|i| (a.array(i), a.flags))).collect()
@@ -63,16 +65,19 @@ fn other(parsed: &Parsed, attrs: &Attrs, op: &Arc<OpDecl>) -> Result<Arc<Parsed>
     Ok(fresh)
 }
 
-/// Names that `names` listed: distinct, at least one output.
+/// Names that `names` listed: distinct, hidden outputs last.
 fn checked_names(listed: [Vec<(String, u32)>; 2]) -> Result<[Vec<(String, u32)>; 2]> {
     for side in &listed {
-        for (i, (name, _)) in side.iter().enumerate() {
-            if name.is_empty() || side[..i].iter().any(|n| n.0 == *name) {
+        let mut known = HashSet::with_capacity(side.len());
+        for (name, _) in side {
+            if name.is_empty() || !known.insert(name) {
                 return Err(Error::value(format!(
                     "invalid name '{name}', which 'names' listed: expected distinct names"
                 )));
             }
         }
     }
+    let hidden = |output: &(String, u32)| output.1 & abi::HIDDEN != 0;
+    check_hidden(listed[1].iter().map(|output| (output.0.as_str(), hidden(output))))?;
     Ok(listed)
 }

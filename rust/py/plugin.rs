@@ -68,8 +68,8 @@ pub unsafe extern "C" fn rsnet_try_library(path: *const c_char) {
 
 /// The description of an operator from a library: `library` (its path), `inputs` and `outputs` as
 /// `(name, count, at least?, optional?)`, `attrs` as `(name, kind, default)` with an empty tuple
-/// for a default that is not there, and whether it says how it is distributed. `None` for any other
-/// operator.
+/// for a default that is not there, whether it says how it is distributed, and the parameter that
+/// counts its inputs. `None` for any other operator.
 #[pyfunction]
 fn library_operator<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(parts) = runtime().libraries.parts(name) else { return Ok(None) };
@@ -91,6 +91,7 @@ fn library_operator<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'
     info.set_item("outputs", args(&parts.op.outputs))?;
     info.set_item("attrs", attrs)?;
     info.set_item("has_signatures", parts.op.has_signatures())?;
+    info.set_item("counted_by", parts.op.counted_by())?;
     Ok(Some(info))
 }
 

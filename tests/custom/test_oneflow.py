@@ -177,3 +177,8 @@ def test_reshape(shape, found):
 def test_reshapes_that_do_not_fit_are_refused_at_once(shape):
     with pytest.raises(MXNetError, match="expected one of 6 elements"):
         run_user("reshape", nd.ones((6,)), shape=shape)
+
+
+def test_element_types_by_their_short_names():
+    assert (flow.float, flow.double, flow.char) == (flow.float32, flow.float64, flow.int8)
+    assert np.zeros(1, flow.float).dtype == np.float32

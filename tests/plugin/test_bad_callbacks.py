@@ -33,6 +33,7 @@ CALLS = {
     "odd_makes_node": "this function is for the rule of a gradient only",
     "odd_null_part": "invalid parallel_for of 8 items: expected 0 or more, and a function",
     "odd_negative_part": "invalid parallel_for of -8 items: expected 0 or more, and a function",
+    "odd_endless_parts": "failed with status 77",
     "odd_kernel_state": r"C\+\+ exception: thrown while making",
     "odd_state": r"C\+\+ exception: thrown while making",
 }
@@ -55,6 +56,8 @@ GRADIENTS = {
     "grad_no_operator": "the gradient rule uses operator 'no_such_operator', which is not regist",
     "grad_later_node": "a node of a gradient reads one that was made after it",
     "grad_other_shape": r"shape",
+    "grad_modifies": "the gradient rule's operator sgd_mom_update 'q': it modifies its input 'mom'",
+    "grad_bad_attribute": "the gradient rule's operator sum 'q': invalid axis 'junk'",
     "grad_deps": r"_backward_no_such_operator|thrown in a callback",
 }
 
@@ -87,6 +90,7 @@ def test_gradients(name):
             y = getattr(nd, name)(x, n=1)
         y.backward()
         x.grad.asnumpy()
+    assert x.asnumpy().tolist() == y.asnumpy().tolist() == [1, 1, 1]
     with pytest.raises(mx.MXNetError, match=f"(?s){name} 'node'.*({GRADIENTS[name]})"):
         node = getattr(sym, name)(sym.var("a"), n=1, name="node")
         exe = node.simple_bind(mx.cpu(), a=(3,))

@@ -46,6 +46,11 @@ REGISTRATIONS = {
     "GRAD_TWICE": "the library registers a gradient twice",
     "NULL_KERNEL": "invalid kernel: expected a description that begins with its own size",
     "NULL_GRAD": "invalid gradient: expected a description that begins with its own size",
+    "HIDDEN_FIRST": "invalid output 'y' after the hidden output 'h': expected hidden outputs last",
+    "TWIN_ARRAYS": "invalid name 'x_1': expected another one, since arrays of argument 'x'",
+    "TEXT_COUNT": "invalid count_attr 'n': expected .* of a kind of integers",
+    "DEEP": "invalid condition of a kernel: it is nested deeper than 1000 times",
+    "DUNDER": "invalid name '__name__': expected .* it would hide what Python keeps",
 }
 
 

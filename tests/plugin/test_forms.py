@@ -233,3 +233,16 @@ def test_requests_that_depend_on_parameters_draw_numbers_of_their_own():
     exe = (twice[0] - twice[1]).simple_bind(mx.cpu(), x=(4,), grad_req="null")
     assert exe.forward()[0].asnumpy().all()
     assert not nd.mx_draws(nd.ones(4))[0].asnumpy().any()
+
+
+def test_an_extent_of_an_attribute_may_be_negative():
+    net = sym.no_reshape(sym.var("x"), shape=(2, -1))
+    assert net.infer_shape(x=(3, 4))[1] == [(2, 6)]
+    with pytest.raises(mx.MXNetError, match="no_reshape"):
+        sym.no_reshape(sym.var("x"), shape=(5, -1)).infer_shape(x=(3, 4))
+
+
+def test_outputs_that_are_like_the_inputs_in_their_places():
+    net = sym.no_pairs(sym.var("a"), sym.var("b"))
+    assert net.infer_shape(a=(2,), b=(3, 4))[1] == [(2,), (3, 4)]
+    assert net.infer_type(a="float64", b="int32")[1] == [np.float64, np.int32]

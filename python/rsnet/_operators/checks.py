@@ -98,7 +98,8 @@ def free_name(where: str, name: object) -> str:
     of ``nd`` or ``sym``.
     """
     free = function_name(where, name)
-    hidden = registry.hidden_by(free)
+    special = (free.startswith("__") and free.endswith("__")) or free == "_internal"
+    hidden = "what Python keeps of a module" if special else registry.hidden_by(free)
     if hidden is not None:
         raise MXValueError(
             f"{where}: invalid name '{free}': expected one that hides nothing but operators, and "

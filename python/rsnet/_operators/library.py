@@ -167,6 +167,7 @@ class LibraryDefinition(UserOpDefinition):
             attrs[key] = Attr(_KINDS[kind], *known, doc=doc)
         super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
         self.library = str(info["library"])
+        self.counted_by = str(info["counted_by"])
         self.inference: Inference = LibraryInference(self)
         if info["has_signatures"]:
             self.sbp = self._signatures

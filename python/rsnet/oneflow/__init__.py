@@ -12,6 +12,7 @@ from .builder import user_op_builder
 from .dtypes import (
     char,
     double,
+    float,
     float16,
     float32,
     float64,
@@ -32,6 +33,6 @@ from .variable import (
 __all__ = [
     "user_op_builder", "config", "sbp", "optimizer", "sysconfig", "typing", "global_function",
     "watch_diff", "get_variable", "constant_initializer", "zeros_initializer", "ones_initializer",
-    "clear_default_session", "float16", "float32", "float64", "double", "int8", "int32", "int64",
-    "uint8", "char",
+    "clear_default_session", "float16", "float32", "float64", "double", "float", "int8", "int32",
+    "int64", "uint8", "char",
 ]  # fmt: skip

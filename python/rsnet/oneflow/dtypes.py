@@ -31,7 +31,7 @@ class DType:
 
 
 float16 = DType("float16")
-float32 = DType("float32")
+float32 = float = DType("float32")
 float64 = double = DType("float64")
 int8 = DType("int8")
 int32 = DType("int32")

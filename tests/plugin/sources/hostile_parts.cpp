@@ -72,6 +72,11 @@ static rsnet_status negative_part(const rsnet_args* a) {
   auto part = [](void*, int64_t, int64_t) -> rsnet_status { return RSNET_OK; };
   return a->host->parallel_for(a->ctx, -8, 1, part, nullptr);
 }
+// The first part of many more than could be counted fails.
+static rsnet_status endless_parts(const rsnet_args* a) {
+  auto part = [](void*, int64_t, int64_t) -> rsnet_status { return 77; };
+  return a->host->parallel_for(a->ctx, 1000000000000, 1, part, nullptr);
+}
 
 // Gradients
 static rsnet_status binds_nothing(const rsnet_host*, rsnet_ctx*, void*) { return RSNET_OK; }
@@ -92,6 +97,21 @@ static rsnet_status of_a_later_node(const rsnet_host* host, rsnet_ctx* ctx, void
 static rsnet_status of_another_shape(const rsnet_host* host, rsnet_ctx* ctx, void*) {
   rsnet_node node = host->node(ctx, "sum", "");
   host->node_input(ctx, node, nullptr, host->entry(ctx, RSNET_OUT_GRAD, 0));
+  return host->bind_grad(ctx, 0, host->node_output(ctx, node, nullptr, 0));
+}
+// Momentum that is the input of the operator: the update would overwrite it.
+static rsnet_status modifies(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+  rsnet_node node = host->node(ctx, "sgd_mom_update", "q");
+  host->node_input(ctx, node, nullptr, host->entry(ctx, RSNET_IN_DATA, 0));
+  host->node_input(ctx, node, nullptr, host->entry(ctx, RSNET_OUT_GRAD, 0));
+  host->node_input(ctx, node, nullptr, host->entry(ctx, RSNET_IN_DATA, 0));
+  host->node_attr(ctx, node, "lr", "1");
+  return host->bind_grad(ctx, 0, host->node_output(ctx, node, nullptr, 0));
+}
+static rsnet_status bad_attribute(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+  rsnet_node node = host->node(ctx, "sum", "q");
+  host->node_input(ctx, node, nullptr, host->entry(ctx, RSNET_OUT_GRAD, 0));
+  host->node_attr(ctx, node, "axis", "junk");
   return host->bind_grad(ctx, 0, host->node_output(ctx, node, nullptr, 0));
 }
 
@@ -129,6 +149,11 @@ static const struct {
     {"odd_null_part", [](rsnet_op*, rsnet_kernel* k, rsnet_grad*) { k->compute = null_part; }},
     {"odd_negative_part",
      [](rsnet_op*, rsnet_kernel* k, rsnet_grad*) { k->compute = negative_part; }},
+    {"odd_endless_parts",
+     [](rsnet_op*, rsnet_kernel* k, rsnet_grad*) { k->compute = endless_parts; }},
+    {"grad_modifies", [](rsnet_op*, rsnet_kernel*, rsnet_grad* g) { g->rule = modifies; }},
+    {"grad_bad_attribute",
+     [](rsnet_op*, rsnet_kernel*, rsnet_grad* g) { g->rule = bad_attribute; }},
     {"grad_throws", [](rsnet_op*, rsnet_kernel*, rsnet_grad* g) { g->rule = throws; }},
     {"grad_nothing", [](rsnet_op*, rsnet_kernel*, rsnet_grad* g) { g->rule = binds_nothing; }},
     {"grad_no_entry", [](rsnet_op*, rsnet_kernel*, rsnet_grad* g) { g->rule = binds_no_entry; }},

@@ -247,4 +247,24 @@ REGISTER_USER_OP_GRAD("form_misuse").SetBackwardOpConfGenFn(RULE {
 });
 
 }  // namespace
+// An extent of -1 is what is left.
+REGISTER_USER_OP("no_reshape").Input("in").Output("out").Attr<Shape>("shape")
+    .SetTensorDescInferFn([](user_op::InferContext* ctx) -> Maybe<void> {
+      const Shape& in = *ctx->Shape4ArgNameAndIndex("in", 0);
+      const Shape& shape = ctx->Attr<Shape>("shape");
+      Shape* out = ctx->Shape4ArgNameAndIndex("out", 0);
+      int64_t known = 1, open = -1;
+      for (int64_t i = 0; i < shape.NumAxes(); ++i) {
+        if (shape.At(i) == -1) open = i;
+        else known *= shape.At(i);
+      }
+      *out = shape;
+      if (open >= 0) out->Set(open, in.elem_cnt() / known);
+      CHECK_EQ_OR_RETURN(out->elem_cnt(), in.elem_cnt());
+      return Maybe<void>::Ok();
+    });
+
+REGISTER_USER_OP("no_pairs").Input("a").Input("b").Output("c").Output("d")
+    .SetTensorDescInferFn(user_op::TensorDescInferFnUtil::InOutCorrespond);
+
 }  // namespace oneflow

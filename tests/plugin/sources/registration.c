@@ -33,7 +33,8 @@ enum {
   FAILS = 1, NOTHING, TWICE, BUILT_IN, NO_COMPUTE, NO_INFER, BAD_DEFAULT, BAD_CHECK, TIE, NO_NAME,
   NAME_TWICE, BAD_SIZE, BAD_COUNT, BAD_PROGRAM, BAD_CONDITION, ORPHAN_KERNEL, ORPHAN_GRAD,
   BAD_KIND, KEYWORD, GOOD, IGNORES_STATUS, NULL_STRUCT, AMBIGUOUS, ALIAS_TAKEN, ALIAS_OWN, NO_LIST,
-  GRAD_TWICE, NULL_KERNEL, NULL_GRAD, OLDER_STRUCTS, NEWER_STRUCTS, NO_CHOICES, UNEQUAL_SIZES
+  GRAD_TWICE, NULL_KERNEL, NULL_GRAD, OLDER_STRUCTS, NEWER_STRUCTS, NO_CHOICES, UNEQUAL_SIZES,
+  HIDDEN_FIRST, TWIN_ARRAYS, TEXT_COUNT, DEEP, DUNDER
 };
 
 #ifndef NO_REGISTER
@@ -45,6 +46,10 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
   } newer;
   rsnet_arg ins[2] = {{sizeof ins[0], 0, "x", 0, 1}, {sizeof ins[0] + 8, 0, "z", 0, 1}};
   rsnet_arg in = {sizeof in, 0, "x", 0, 1}, out = {sizeof out, 0, "y", 0, 1};
+  rsnet_arg outs[2] = {{sizeof outs[0], RSNET_HIDDEN, "h", 0, 1}, {sizeof outs[0], 0, "y", 0, 1}};
+  rsnet_arg twins[2] = {{sizeof twins[0], 0, "x", 0, 2}, {sizeof twins[0], 0, "x_1", 0, 1}};
+  rsnet_match deep[1002] = {{RSNET_M_TRUE}};
+  int i;
   rsnet_attr attr = {sizeof attr, RSNET_I32, "n", 0, "1"};
   rsnet_op op = {sizeof op};
   rsnet_kernel kernel = {sizeof kernel};
@@ -81,6 +86,15 @@ rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *regis
     case BAD_CONDITION: match[0].op = RSNET_M_NDIM; match[0].name = "z"; break;
     case NO_CHOICES: attr.kind = RSNET_ENUM; break;
     case UNEQUAL_SIZES: op.inputs = ins; op.n_inputs = 2; break;
+    case HIDDEN_FIRST: op.outputs = outs; op.n_outputs = 2; break;
+    case TWIN_ARRAYS: op.inputs = twins; op.n_inputs = 2; break;
+    case TEXT_COUNT: attr.kind = RSNET_STR; op.count_attr = "n"; break;
+    case DEEP:
+      for (i = 1; i < 1002; ++i) deep[i].op = RSNET_M_NOT;
+      kernel.match = deep;
+      kernel.n_match = 1002;
+      break;
+    case DUNDER: op.name = kernel.op = grad.op = "__name__"; break;
     case BAD_KIND: attr.kind = 99; break;
     case KEYWORD: op.name = kernel.op = grad.op = "lambda"; break;
     case ALIAS_TAKEN: op.aliases = &taken; op.n_aliases = 1; break;

@@ -45,6 +45,8 @@ class UserOpDefinition:
         self.attrs = attrs
         #: Inputs of any number of arrays, or of none, and whether there are such outputs.
         self.variable = [a for a in self.inputs if not a.fixed]
+        #: The parameter that counts the inputs where their number varies.
+        self.counted_by = "num_args"
         self._has_fixed_outputs = all(a.fixed for a in self.outputs)
         self.check: Callable[[Any], Any] | None = None
         self.inference: Inference
@@ -121,7 +123,7 @@ class UserOpDefinition:
         params = dict(conf.attrs)
         if self.variable:
             counts = tuple(conf.counts[a.name] for a in self.inputs)
-            params["num_args"], params["arg_counts"] = sum(counts), counts
+            params[self.counted_by], params["arg_counts"] = sum(counts), counts
         if not self._has_fixed_outputs:
             params["out_counts"] = tuple(conf.counts[a.name] for a in self.outputs)
         return params

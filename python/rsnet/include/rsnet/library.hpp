@@ -215,12 +215,13 @@ struct ArgText {
   uint32_t flags = 0;
 };
 
-// Notes an argument that is documented in MXNet's style, if its type says that it is an array.
-inline void add_array(std::vector<ArgText>* args, const std::string& name, const std::string& type,
+// Notes an argument that is documented in MXNet's style, if its type says that it is an array;
+// returns whether it is one.
+inline bool add_array(std::vector<ArgText>* args, const std::string& name, const std::string& type,
                       const std::string& doc) {
-  if (type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0) {
-    args->push_back({name, doc, 1, 0});
-  }
+  bool is_array = type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0;
+  if (is_array) args->push_back({name, doc, 1, 0});
+  return is_array;
 }
 
 inline std::vector<rsnet_arg> arg_list(const std::vector<ArgText>& args) {

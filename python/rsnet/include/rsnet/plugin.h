@@ -5,6 +5,8 @@
  *     const uint32_t rsnet_plugin_abi = RSNET_ABI;
  *     rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry);
  *
+ * and one in C++ a third, rsnet_plugin_guard, which this header defines.
+ *
  * rsnet.load_library(path) opens it, compares the first with its own version, and calls the second
  * once, which registers operators, kernels and gradients: all of them, or none if it fails.
  *
@@ -403,8 +405,9 @@ static inline int rsnet_same_dtype(rsnet_dtype a, rsnet_dtype b) {
 } /* extern "C" */
 #endif
 
-/* Every C++ library carries this function, which rsnet finds by its name: it calls every callback
- * through it, so that no exception leaves the library. */
+/* Every C++ library exports this function, which rsnet finds by its name: it calls every callback
+ * through it, so that no exception leaves the library. A library that is linked with libstdc++ or
+ * libc++ is refused without it: name it in a version script, and compile with exceptions. */
 #if defined(__cplusplus) && (defined(__cpp_exceptions) || defined(__EXCEPTIONS))
 #include <exception>
 extern "C" __attribute__((weak, used)) RSNET_EXPORT rsnet_status rsnet_plugin_guard(

@@ -241,7 +241,23 @@ void AssignType(Types&& list, size_t index, int type) {
   do {                                         \
     ::mxnet::AssignType((array), index, type); \
   } while (0)
+// Of rules for types of storage, which are never called.
+#define STORAGE_TYPE_ASSIGN_CHECK(array, index, type) \
+  do {                                                \
+    (array)[index] = (type);                          \
+  } while (0)
 
+namespace op {
+
+inline std::string type_string(int type) { return TextOfType(type); }
+// An axis that may be counted from the end.
+inline int CheckAxis(int axis, int ndim) {
+  if (axis >= -ndim && axis < ndim) return axis < 0 ? axis + ndim : axis;
+  throw rsnet::Failure("invalid axis " + std::to_string(axis) + ": expected " +
+                       std::to_string(-ndim) + " to " + std::to_string(ndim - 1));
+}
+
+}  // namespace op
 }  // namespace mxnet
 
 // ---- Switches ----------------------------------------------------------------------------------
@@ -282,6 +298,45 @@ void AssignType(Types&& list, size_t index, int type) {
     RSNET_MX_CASE(::mshadow::kFloat32, float, DType, __VA_ARGS__)  \
     RSNET_MX_CASE(::mshadow::kFloat64, double, DType, __VA_ARGS__) \
     RSNET_MX_NO_CASE(type)                                         \
+  }
+// DLargeType is what sums of DType are taken in.
+#define RSNET_MX_REAL_EX(flag, T, Large, DType, DLargeType, ...) \
+  case flag: {                                                   \
+    typedef T DType;                                             \
+    typedef Large DLargeType;                                    \
+    { __VA_ARGS__ }                                              \
+  } break;
+#define MSHADOW_REAL_TYPE_SWITCH_EX(type, DType, DLargeType, ...)                               \
+  switch (type) {                                                                               \
+    RSNET_MX_REAL_EX(::mshadow::kFloat32, float, float, DType, DLargeType, __VA_ARGS__)         \
+    RSNET_MX_REAL_EX(::mshadow::kFloat64, double, double, DType, DLargeType, __VA_ARGS__)       \
+    RSNET_MX_REAL_EX(::mshadow::kFloat16, ::mshadow::half::half_t, float, DType, DLargeType,    \
+                     __VA_ARGS__)                                                               \
+    RSNET_MX_NO_CASE(type)                                                                      \
+  }
+#define MXNET_NO_FLOAT16_TYPE_SWITCH(type, DType, ...)             \
+  switch (type) {                                                  \
+    RSNET_MX_CASE(::mshadow::kFloat32, float, DType, __VA_ARGS__)  \
+    RSNET_MX_CASE(::mshadow::kFloat64, double, DType, __VA_ARGS__) \
+    RSNET_MX_INTEGERS(DType, __VA_ARGS__) RSNET_MX_NO_CASE(type)   \
+  }
+#define MSHADOW_IDX_TYPE_SWITCH(type, DType, ...)                           \
+  switch (type) {                                                           \
+    RSNET_MX_CASE(::mshadow::kInt32, int32_t, DType, __VA_ARGS__)           \
+    RSNET_MX_CASE(::mshadow::kInt64, int64_t, DType, __VA_ARGS__) RSNET_MX_NO_CASE(type) \
+  }
+#define RSNET_MX_NDIM(n, NDim, ...) \
+  case n: {                         \
+    constexpr int NDim = n;         \
+    { __VA_ARGS__ }                 \
+  } break;
+#define MXNET_NDIM_SWITCH(NDim, ndim, ...)                                            \
+  switch (NDim) {                                                                     \
+    case 0: break;                                                                    \
+    RSNET_MX_NDIM(1, ndim, __VA_ARGS__) RSNET_MX_NDIM(2, ndim, __VA_ARGS__)           \
+    RSNET_MX_NDIM(3, ndim, __VA_ARGS__) RSNET_MX_NDIM(4, ndim, __VA_ARGS__)           \
+    RSNET_MX_NDIM(5, ndim, __VA_ARGS__)                                               \
+    default: throw ::rsnet::Failure("invalid number of axes: expected at most 5");    \
   }
 #define MXNET_ASSIGN_REQ_SWITCH(req, ReqType, ...)          \
   switch (req) {                                            \

@@ -29,6 +29,15 @@ using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
       return DType(formula);                       \
     }                                              \
   };
+// A function of std that leaves integers as they are.
+#define RSNET_MX_UNARY_WHOLE(name)                                    \
+  struct name {                                                       \
+    template <typename DType>                                         \
+    MSHADOW_XINLINE static DType Map(DType a) {                       \
+      if constexpr (std::is_integral_v<DType>) return a;              \
+      else return DType(std::name(static_cast<Real<DType>>(a)));      \
+    }                                                                 \
+  };
 #define RSNET_MX_BINARY(name, formula)                                                     \
   struct name {                                                                            \
     template <typename DType>                                                              \
@@ -43,7 +52,7 @@ RSNET_MX_UNARY(abs, a < DType(0) ? DType(-a) : a)
 RSNET_MX_UNARY(sign, a < DType(0) ? DType(-1) : a > DType(0) ? DType(1) : DType(0))
 RSNET_MX_UNARY(square, a * a)
 RSNET_MX_UNARY(square_grad, DType(2) * a)
-RSNET_MX_UNARY(relu, a > DType(0) ? a : DType(0))
+RSNET_MX_UNARY(relu, a > DType(0) || a != a ? a : DType(0))
 RSNET_MX_UNARY(relu_grad, a > DType(0) ? DType(1) : DType(0))
 RSNET_MX_UNARY_REAL(reciprocal, 1 / x)
 RSNET_MX_UNARY_REAL(square_root, std::sqrt(x))
@@ -61,9 +70,9 @@ RSNET_MX_UNARY_REAL(sigmoid, 1 / (1 + std::exp(-x)))
 RSNET_MX_UNARY_REAL(sigmoid_grad, x * (1 - x))
 RSNET_MX_UNARY_REAL(softrelu, x > 20 ? x : std::log1p(std::exp(x)))
 RSNET_MX_UNARY_REAL(softrelu_grad, -std::expm1(-x))
-RSNET_MX_UNARY_REAL(floor, std::floor(x))
-RSNET_MX_UNARY_REAL(ceil, std::ceil(x))
-RSNET_MX_UNARY_REAL(round, std::round(x))
+RSNET_MX_UNARY_WHOLE(floor)
+RSNET_MX_UNARY_WHOLE(ceil)
+RSNET_MX_UNARY_WHOLE(round)
 
 RSNET_MX_BINARY(plus, a + b)
 RSNET_MX_BINARY(minus, a - b)
@@ -74,8 +83,8 @@ RSNET_MX_BINARY(rdiv, b / a)
 RSNET_MX_BINARY(left, a)
 RSNET_MX_BINARY(right, b)
 RSNET_MX_BINARY(power, std::pow(static_cast<Real<DType>>(a), static_cast<Real<DType>>(b)))
-RSNET_MX_BINARY(maximum, a > b ? a : b)
-RSNET_MX_BINARY(minimum, a < b ? a : b)
+RSNET_MX_BINARY(maximum, a > b || a != a ? a : b)
+RSNET_MX_BINARY(minimum, a < b || a != a ? a : b)
 RSNET_MX_BINARY(threshold, a < b ? DType(1) : DType(0))
 RSNET_MX_BINARY(xelu, a > DType(0) ? a : DType(a * b))
 RSNET_MX_BINARY(xelu_grad, a > DType(0) ? DType(1) : b)
@@ -87,6 +96,7 @@ RSNET_MX_BINARY(ge, a < b ? DType(0) : DType(1))
 RSNET_MX_BINARY(le, a > b ? DType(0) : DType(1))
 #undef RSNET_MX_UNARY
 #undef RSNET_MX_UNARY_REAL
+#undef RSNET_MX_UNARY_WHOLE
 #undef RSNET_MX_BINARY
 
 }  // namespace mshadow_op

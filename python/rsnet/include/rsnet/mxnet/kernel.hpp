@@ -52,6 +52,11 @@ struct Kernel<OP, cpu> {
     rsnet::parallel_for(s->host, s->ctx, n, grain, range);
     return true;
   }
+  // As Launch, which is not tuned.
+  template <typename Tuned, typename DType, typename... Args>
+  static bool LaunchTuned(Stream<cpu>* s, size_t N, Args... args) {
+    return Launch(s, N, args...);
+  }
 };
 
 #if defined(__CUDACC__)

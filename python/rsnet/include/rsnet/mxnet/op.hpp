@@ -48,7 +48,9 @@ struct Node {
   std::vector<NodeEntry> inputs;
   std::vector<NodePtr> control_deps;
   const Op* op() const { return attrs.op; }
+  uint32_t outputs = 1;  // of the forward node, in FGradient: all of them, hidden ones too
   uint32_t num_inputs() const { return static_cast<uint32_t>(inputs.size()); }
+  uint32_t num_outputs() const { return outputs; }
   static NodePtr Create() { return std::make_shared<Node>(); }
 };
 
@@ -81,6 +83,8 @@ class Op {
   std::vector<std::string> aliases;
   std::vector<rsnet::ArgText> arguments;  // inputs that are documented
   std::vector<rsnet::AttrText> fields;
+  std::vector<rsnet::AttrText> documented;  // parameters of add_argument
+  bool omits_none = false;                  // leaves parameters out of the dict that are not given
   std::function<void(NodeAttrs*)> attr_parser;
   uint32_t num_inputs = 1, num_outputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
@@ -146,12 +150,44 @@ class Op {
     return *this;
   }
   Op& add_argument(const std::string& argument, const std::string& type, const std::string& doc) {
-    rsnet::add_array(&arguments, argument, type, doc);
+    if (!rsnet::add_array(&arguments, argument, type, doc)) {
+      rsnet::AttrText text;
+      bool real = type.rfind("float", 0) == 0 || type.rfind("double", 0) == 0;
+      bool whole = type.rfind("int", 0) == 0 || type.rfind("long", 0) == 0;
+      text.kind = real ? RSNET_F64 : whole ? RSNET_I64 : RSNET_STR;
+      text.name = argument;
+      text.doc = doc;
+      text.has_default = type.find("optional") != std::string::npos;
+      documented.push_back(text);
+    }
     return *this;
   }
   Op& add_arguments(const dmlc::parameter::Fields& all) {
     add_fields(all);
     return *this;
+  }
+  // Where no parameters are declared: those of the structs that a parser of the operator's own
+  // fills, or else those that add_argument describes.
+  void learn_fields() {
+    if (!fields.empty()) return;
+    NodeAttrs attrs;
+    attrs.op = this;
+    dmlc::parameter::Filled filled;
+    try {
+      if (attr_parser) attr_parser(&attrs);
+    } catch (...) {  // what must be given is not
+    }
+    for (const dmlc::parameter::Fields* read : filled.fields) add_fields(*read);
+    if (!fields.empty()) return;
+    omits_none = true;
+    for (rsnet::AttrText text : documented) {
+      if (text.has_default || !attr_parser) {
+        text.has_default = true;
+        text.dflt = "None";
+        text.flags = RSNET_MAY_BE_NONE;
+      }
+      fields.push_back(text);
+    }
   }
   Op& set_support_level(int) { return *this; }
   // Takes over what a group sets, unless the operator sets it at the same level or a higher one.

@@ -215,6 +215,18 @@ class Alias : public Field {
 
 using Fields = std::vector<std::shared_ptr<Field>>;
 
+// The fields of the structs that are filled on this thread while it lives.
+struct Filled {
+  std::vector<const Fields*> fields;
+  Filled() { now() = this; }
+  ~Filled() { now() = nullptr; }
+  Filled(const Filled&) = delete;
+  RSNET_LOCAL static Filled*& now() {
+    static thread_local Filled* filled = nullptr;
+    return filled;
+  }
+};
+
 }  // namespace parameter
 
 using ParamFieldInfo = std::shared_ptr<parameter::Field>;
@@ -226,6 +238,7 @@ struct Parameter {
   template <typename Container>
   void Init(const Container& kwargs) {
     P* self = static_cast<P*>(this);
+    if (parameter::Filled* filled = parameter::Filled::now()) filled->fields.push_back(&__FIELDS__());
     for (const auto& field : __FIELDS__()) {
       const rsnet::AttrText& attr = field->attr;
       if (!field->alias_of.empty()) continue;

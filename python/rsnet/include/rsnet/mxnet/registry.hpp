@@ -16,6 +16,7 @@ class NnvmOp {
 
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
     if (nnvm::Op::Properties().count(op_->name) > 0) return RSNET_OK;  // it takes over what is here
+    op_->learn_fields();
     if (rsnet_status status = RegisterOp(host, registry)) return status;
     if (rsnet_status status = RegisterKernels(host, registry)) return status;
     return RegisterGradient(host, registry);
@@ -89,6 +90,11 @@ class NnvmOp {
            Attr<nnvm::FMutateInputs>("FMutateInputs");
   }
   static std::vector<rsnet::ArgText> Names(uint32_t n, const std::string& stem) {
+    constexpr uint32_t kMost = 65535;
+    if (n > kMost && n != nnvm::kVarg) {
+      throw rsnet::Failure("invalid number of arrays " + std::to_string(n) +
+                           ", as the parameters say: expected 0 to " + std::to_string(kMost));
+    }
     std::vector<rsnet::ArgText> out;
     for (uint32_t i = 0; i < n && n != nnvm::kVarg; ++i) {
       bool one = n == 1 && stem != "arg";
@@ -102,7 +108,7 @@ class NnvmOp {
     attrs.op = op_;
     for (const rsnet::AttrText& field : op_->fields) {
       if (!field.has_default) return {};
-      attrs.dict[field.name] = field.dflt;
+      if (!op_->omits_none) attrs.dict[field.name] = field.dflt;
     }
     if (op_->attr_parser) op_->attr_parser(&attrs);
     return attrs;
@@ -184,7 +190,9 @@ class NnvmOp {
       nnvm::Op* op = Self(user)->op_;
       auto attrs = std::make_unique<NodeAttrs>();
       attrs->op = op;
-      for (auto& [name, text] : ReadParams(op->fields, host, ctx)) attrs->dict[name] = text;
+      for (auto& [name, text] : ReadParams(op->fields, host, ctx)) {
+        if (!op->omits_none || text != "None") attrs->dict[name] = text;
+      }
       if (op->attr_parser) op->attr_parser(attrs.get());
       *made = attrs.release();
     });
@@ -315,6 +323,7 @@ class NnvmOp {
       const NodeAttrs& attrs = *static_cast<const NodeAttrs*>(args->parsed);
       OpContext ctx(args, call->self->Requests(attrs));
       Operands operands(args);
+      call->self->CheckInputs(attrs, operands.inputs.size());
       if (call->plain != nullptr) {
         (*call->plain)(attrs, ctx, operands.inputs, operands.req, operands.outputs);
       } else {
@@ -325,24 +334,28 @@ class NnvmOp {
     });
   }
 
+  // Gradients call a backward operator with arrays of their own choice.
+  void CheckInputs(const NodeAttrs& attrs, size_t given) const {
+    if (!IsTrue("TIsBackward")) return;
+    uint32_t n = op_->get_num_inputs ? op_->get_num_inputs(attrs) : op_->num_inputs;
+    if (n == given || n == nnvm::kVarg) return;
+    throw rsnet::Failure("the gradient passes " + std::to_string(given) + " arrays, expected " +
+                         std::to_string(n) + ", as set_num_inputs says");
+  }
+
   static rsnet_status Deps(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
     return rsnet::protect(host, ctx, [&] {
       NnvmOp* self = Self(user);
-      int32_t n_in = host->n_arrays(ctx, RSNET_INPUT);
-      int32_t visible = self->Visible(host, ctx);
-      for (int32_t i = 0; i < visible; ++i) rsnet::check(host->add_dep(ctx, RSNET_OUT_GRAD, i));
+      // Of all outputs, hidden ones too; the gradients of those are zeros.
+      int32_t n_in = host->n_arrays(ctx, RSNET_INPUT), n_out = host->n_arrays(ctx, RSNET_OUTPUT);
+      for (int32_t i = 0; i < n_out; ++i) rsnet::check(host->add_dep(ctx, RSNET_OUT_GRAD, i));
       for (int32_t i = 0; self->uses_in_ && i < n_in; ++i) {
         rsnet::check(host->add_dep(ctx, RSNET_IN_DATA, i));
       }
-      for (int32_t i = 0; self->uses_out_ && i < visible; ++i) {
+      for (int32_t i = 0; self->uses_out_ && i < n_out; ++i) {
         rsnet::check(host->add_dep(ctx, RSNET_OUT_DATA, i));
       }
     });
-  }
-  int32_t Visible(const rsnet_host* host, rsnet_ctx* ctx) const {
-    const auto* f = Attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs");
-    if (f != nullptr) return static_cast<int32_t>((*f)(Parsed(host, ctx)));
-    return host->n_arrays(ctx, RSNET_OUTPUT);
   }
 
   // A gradient that is made of nodes.
@@ -353,14 +366,13 @@ class NnvmOp {
       node->attrs = Parsed(host, ctx);
       node->attrs.name = host->node_name(ctx);
       int32_t n_in = host->n_arrays(ctx, RSNET_INPUT);
-      auto value = [](int32_t source, int32_t i) {
-        return nnvm::NodeEntry{nullptr, static_cast<uint32_t>(i), 0, source};
+      auto value = [](int32_t source, uint32_t i) {
+        return nnvm::NodeEntry{nullptr, i, 0, source};
       };
       for (int32_t i = 0; i < n_in; ++i) node->inputs.push_back(value(RSNET_IN_DATA, i));
       std::vector<nnvm::NodeEntry> ograds;
-      for (int32_t i = 0; i < self->Visible(host, ctx); ++i) {
-        ograds.push_back(value(RSNET_OUT_GRAD, i));
-      }
+      node->outputs = static_cast<uint32_t>(host->n_arrays(ctx, RSNET_OUTPUT));
+      for (uint32_t i = 0; i < node->outputs; ++i) ograds.push_back(value(RSNET_OUT_GRAD, i));
       std::vector<nnvm::NodeEntry> grads = (*self->Attr<nnvm::FGradient>("FGradient"))(node, ograds);
       std::map<const nnvm::Node*, rsnet_node> made;
       std::set<const nnvm::Node*> begun;

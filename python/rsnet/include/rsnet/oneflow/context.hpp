@@ -140,7 +140,7 @@ class TensorDesc {
 };
 
 inline Shape ShapeOf(const rsnet_tensor& t) {
-  return t.ndim < 0 ? Shape::Unknown() : Shape(DimVector(t.shape, t.shape + t.ndim));
+  return t.ndim < 0 ? Shape::Unknown() : Shape::OfArray(DimVector(t.shape, t.shape + t.ndim));
 }
 
 // The names of an operator's arguments; made at its registration.

@@ -90,6 +90,16 @@ struct TensorDescInferFnUtil {
     for (const auto& [name, index] : ctx->outputs()) *ctx->OutputShape(name, index) = shape;
     return UnchangedDataType(ctx);
   }
+  // Every output is like the input in its place.
+  static Maybe<void> InOutCorrespond(InferContext* ctx) {
+    CHECK_EQ_OR_RETURN(ctx->inputs().size(), ctx->outputs().size());
+    for (size_t i = 0; i < ctx->outputs().size(); ++i) {
+      const auto &in = ctx->inputs()[i], &out = ctx->outputs()[i];
+      *ctx->OutputShape(out.first, out.second) = ctx->InputShape(in.first, in.second);
+      *ctx->OutputDType(out.first, out.second) = ctx->InputDType(in.first, in.second);
+    }
+    return Maybe<void>::Ok();
+  }
   static Maybe<void> UnchangedDataType(InferContext* ctx) {
     const auto& [first, i] = FirstInput(ctx);
     for (const auto& [name, index] : ctx->outputs()) {

@@ -102,7 +102,8 @@ class Maybe<void> {
 
 using DimVector = std::vector<int64_t>;
 
-// Extents. Reading one that is not known yet ends inference until it is.
+// Extents. Those of an array may be unknown while shapes are inferred: reading one ends inference
+// until it is known. In any other shape, such as an attribute, -1 is a number.
 class Shape {
  public:
   Shape() = default;
@@ -111,6 +112,11 @@ class Shape {
   static Shape Unknown() {
     Shape shape;
     shape.known_ = false;
+    return shape;
+  }
+  static Shape OfArray(DimVector dims) {
+    Shape shape(std::move(dims));
+    shape.of_array_ = true;
     return shape;
   }
 
@@ -122,7 +128,7 @@ class Shape {
       throw rsnet::Failure("invalid axis " + std::to_string(axis) + " of a shape of " +
                            std::to_string(n) + " axes");
     }
-    if (dims_[axis] < 0) throw rsnet::Unknown();
+    if (of_array_ && dims_[axis] < 0) throw rsnet::Unknown();
     return dims_[axis];
   }
   void Set(int64_t axis, int64_t extent) {
@@ -149,6 +155,7 @@ class Shape {
  private:
   DimVector dims_;
   bool known_ = true;
+  bool of_array_ = false;
 };
 using ShapeView = Shape;
 
