@@ -90,7 +90,7 @@ def test_gradients(name):
             y = getattr(nd, name)(x, n=1)
         y.backward()
         x.grad.asnumpy()
-    assert x.asnumpy().tolist() == y.asnumpy().tolist() == [1, 1, 1]
+    assert x.asnumpy().tolist() == [1, 1, 1]
     with pytest.raises(mx.MXNetError, match=f"(?s){name} 'node'.*({GRADIENTS[name]})"):
         node = getattr(sym, name)(sym.var("a"), n=1, name="node")
         exe = node.simple_bind(mx.cpu(), a=(3,))
