@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import pickletools
 from typing import Any
 
 from .._mxnet_names import PLACES
@@ -24,6 +23,8 @@ class _Unpickler(pickle.Unpickler):
 
 def loads(states: bytes) -> Any:
     """What was pickled. The file can run code: for trusted sources only."""
+    import pickletools  # takes milliseconds, and few programs load states
+
     # Python takes memory for what a damaged byte announces, gigabytes of it, before it looks.
     for code, number, at in pickletools.genops(states):
         if "PUT" in code.name and isinstance(number, int) and number > len(states):
