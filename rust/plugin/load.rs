@@ -2,8 +2,6 @@
 
 use super::abi;
 use super::define::{Parts, define};
-#[cfg(target_os = "linux")]
-use super::detach::detach;
 use super::elf;
 use super::host::HOST;
 use super::library::Library;
@@ -320,10 +318,6 @@ impl Opened {
             Error::value("it has no function rsnet_plugin_register (see rsnet/plugin.h)")
         })?;
         let guard = self.guard()?;
-        // Before its functions are known, so that none of them runs meanwhile. What is not copied
-        // depends on the file, as is usual for libraries.
-        #[cfg(target_os = "linux")]
-        let _ = detach(register);
         // SAFETY: plugin.h declares it with this type.
         let register: abi::RegisterFn = unsafe { std::mem::transmute(register) };
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -20,7 +20,7 @@
 //! | `watch` | kernels that are checked while they run |
 //! | `resolve`, `inference`, `kernel`, `gradient`, `define` | operators of all that |
 //! | `image`, `dynamic`, `elf` | is a file a library, and whole |
-//! | `detach`, `load` | opens a file, registers all or nothing |
+//! | `load` | opens a file, registers all or nothing |
 
 mod abi;
 mod call;
@@ -28,8 +28,6 @@ mod condition;
 mod counts;
 mod decl;
 mod define;
-#[cfg(target_os = "linux")]
-mod detach;
 mod dtypes;
 mod dynamic;
 mod elf;
