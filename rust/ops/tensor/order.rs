@@ -184,6 +184,25 @@ fn sort_backward(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// What the second derivative of `sort` needs.
+fn sort_as() -> OpDef {
+    OpDef::new::<SortParam>("_sort_as")
+        .doc(&text(
+            "Arranges values in the order that sorts an array of the same shape.",
+            "It has no gradient.",
+            "nd._internal._sort_as(nd.array([30, 10, 20]), nd.array([3, 1, 2]))\n[10. 20. 30.]",
+        ))
+        .inputs_are(&[("values", "What is arranged."), ("data", "What the order is of.")])
+        .infer_shape(|attrs, inputs, outputs| {
+            let known = inputs[0].clone();
+            assign_shape(&mut inputs[1], "data", &known)?;
+            from_first(inputs, outputs, |s| whole_shape(s, attrs.get::<SortParam>().axis))
+        })
+        .infer_type(same_type)
+        .gradient(Gradient::None)
+        .kernel(kernel(sort_kernel))
+}
+
 fn sorts() -> Vec<OpDef> {
     let sort = text(
         "Sorts along an axis.",
@@ -215,21 +234,7 @@ fn sorts() -> Vec<OpDef> {
             }))
             .kernel(kernel(sort_kernel)),
         OpDef::new::<SortParam>("_backward_sort").kernel(kernel(sort_backward)),
-        OpDef::new::<SortParam>("_sort_as")
-            .doc(&text(
-                "Arranges values in the order that sorts an array of the same shape.",
-                "It has no gradient.",
-                "nd._internal._sort_as(nd.array([30, 10, 20]), nd.array([3, 1, 2]))\n[10. 20. 30.]",
-            ))
-            .inputs_are(&[("values", "What is arranged."), ("data", "What the order is of.")])
-            .infer_shape(|attrs, inputs, outputs| {
-                let known = inputs[0].clone();
-                assign_shape(&mut inputs[1], "data", &known)?;
-                from_first(inputs, outputs, |s| whole_shape(s, attrs.get::<SortParam>().axis))
-            })
-            .infer_type(same_type)
-            .gradient(Gradient::None)
-            .kernel(kernel(sort_kernel)),
+        sort_as(),
         OpDef::new::<ArgsortParam>("argsort")
             .aliases(&["_npi_argsort"])
             .doc(&argsort)

@@ -231,12 +231,7 @@ fn plain_reductions() -> Vec<OpDef> {
             .doc(&doc("sum", "sum", "[3. 7.]", "")),
         reduction::<P>("mean", axes, plain(Reduction::Mean), Gradient::use_none("_backward_mean"))
             .aliases(&["_sparse_mean"])
-            .doc(&doc(
-                "arithmetic mean",
-                "mean",
-                "[1.5 3.5]",
-                "Means of integers are exact: their sums do not wrap.",
-            )),
+            .doc(&doc("arithmetic mean", "mean", "[1.5 3.5]", "Means of integers do not wrap.")),
         reduction::<P>("prod", axes, plain(Reduction::Product), all_deps("_backward_prod")).doc(
             &doc(
                 "product",
