@@ -13,7 +13,8 @@ _Item = TypeVar("_Item")
 
 
 def parsed_lines(path: Any, parse: Callable[[str], _Item]) -> Iterator[tuple[int, _Item]]:
-    """The number of each line that is not blank, and what `parse` makes of its text.
+    """The number of each line that is not blank, and what `parse` makes of its text. A mark of the
+    order of bytes at the beginning, as spreadsheets write it, is skipped.
 
     Raises
     ------
@@ -21,7 +22,7 @@ def parsed_lines(path: Any, parse: Callable[[str], _Item]) -> Iterator[tuple[int
         The file cannot be read, is not UTF-8, or `parse` raised a ValueError or OverflowError.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 text = line.strip()
                 if not text:

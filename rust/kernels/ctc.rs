@@ -10,9 +10,10 @@ fn log_add(a: f64, b: f64) -> f64 {
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Loss of one sequence. `log_p[t][k]` are logarithms of probabilities (rows of `classes`),
-/// `labels` has no blanks. If `grad` is given it receives the derivative by the activations before
-/// the softmax. A label sequence that does not fit into the time has loss 0 and no gradient.
+/// Loss of one sequence. `log_p[t][k]` are logarithms of probabilities (rows of `classes`). A label
+/// that is the blank is a step of its own. If `grad` is given it receives the derivative by the
+/// activations before the softmax. A label sequence that does not fit into the time has loss 0 and
+/// no gradient.
 pub fn loss(
     log_p: &[f64],
     classes: usize,
@@ -24,7 +25,7 @@ pub fn loss(
     let states = 2 * labels.len() + 1;
     let class = |s: usize| if s.is_multiple_of(2) { blank } else { labels[s / 2] };
     // May a path come to state `s` from two states before?
-    let skips = |s: usize| s % 2 == 1 && s >= 2 && class(s) != class(s - 2);
+    let skips = |s: usize| s >= 2 && class(s) != blank && class(s) != class(s - 2);
     let p = |t: usize, s: usize| log_p[t * classes + class(s)];
     let none = f64::NEG_INFINITY;
     if time == 0 {

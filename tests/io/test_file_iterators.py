@@ -140,6 +140,13 @@ def test_rows_of_csv_wrap_round(tmp_path):
     assert batch.data[0].shape == (5, 2, 1) and not batch.label[0].asnumpy().any()
 
 
+def test_a_mark_of_the_order_of_bytes_is_skipped(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("1,2\n3,4\n", encoding="utf-8-sig")
+    batches = mx.io.CSVIter(data_csv=str(path), data_shape=(2,), batch_size=2)
+    assert next(batches).data[0].asnumpy().tolist() == [[1, 2], [3, 4]]
+
+
 def test_integers_of_csv_are_exact(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("-9007199254740993,2.0\n")

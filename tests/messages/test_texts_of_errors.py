@@ -23,7 +23,7 @@ FORMS = {"invalid", "unknown", "_wrong"}
 OTHERS = {
     "_half_private/base.py": 1, "_half_private/model.py": 1, "_operators/attributes.py": 2,
     "_operators/custom_op.py": 1, "_operators/decorator.py": 1, "_operators/library.py": 2,
-    "_operators/property_node.py": 1, "_operators/user/attr.py": 1,
+    "_operators/property_node.py": 1,
     "_operators/user/contexts.py": 1, "_operators/user/definition.py": 1,
     "_operators/user/gradient.py": 2, "_operators/user/registration.py": 2, "context.py": 1,
     "cuda/_loader.py": 3, "image/functions.py": 1,

@@ -208,7 +208,8 @@ CASES = {
     "BilinearResize2D": (
         lambda x: nd.contrib.BilinearResize2D(x * x, height=4, width=3), [rand(1, 2, 3, 2)]),
     "BilinearResize2D like": (
-        lambda x: nd.contrib.BilinearResize2D(x * x, nd.ones((1, 1, 2, 4)), mode="like"),
+        lambda x: nd.contrib.BilinearResize2D(
+            x * x, nd.ones((1, 1, 2, 4), dtype="float64"), mode="like"),
         [rand(1, 2, 3, 2)]),
     "interleaved_matmul_selfatt_qk": (
         lambda x: nd.contrib.interleaved_matmul_selfatt_qk(x, heads=2), [rand(3, 2, 12)]),

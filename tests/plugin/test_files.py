@@ -3,6 +3,7 @@ without its guard.
 """
 
 import shutil
+from pathlib import Path
 
 import pytest
 from plugins import compiled, compiled_text
@@ -17,7 +18,7 @@ def test_damage_is_seen_before_the_file_is_opened(tmp_path):
     """Numbers in tables that the system's loader believes: where they lead depends on where it maps
     the file, so that a trial in another process tells nothing.
     """
-    content = open(compiled("scale.c"), "rb").read()
+    content = Path(compiled("scale.c")).read_bytes()
     sections = int.from_bytes(content[40:48], "little")
     headers = [content[at : at + 64] for at in range(sections, len(content) - 63, 64)]
     places = {int.from_bytes(h[4:8], "little"): int.from_bytes(h[24:32], "little") for h in headers}

@@ -180,6 +180,9 @@ case("CTCLoss", (5, 2, 4), In((2, 2), 1, 4, "index"), dtypes=FLOATS[:2], wrt=(0,
 case(
     "CTCLoss", (5, 2, 4), In((2, 2), 0, 3, "index"), blank_label="last", dtypes=FLOATS[:2], wrt=(0,)
 )
+case(  # labels that are the blank, too
+    "CTCLoss", (6, 2, 4), In((2, 3), 2, 4, "index"), blank_label="last", dtypes=FLOATS[:2], wrt=(0,)
+)
 rois = In((3, 5), 0, 2, "index")
 case("ROIPooling", In((2, 2, 6, 6), kind="distinct"), rois, pooled_size=(2, 2), spatial_scale=1.0,
      dtypes=FLOATS[:2])  # fmt: skip

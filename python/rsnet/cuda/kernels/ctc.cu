@@ -47,7 +47,7 @@ __global__ void ctc(Index time, Index batch, Index classes, Index width, const T
     auto at = [&](Index t, Index k) { return (t * batch + n) * classes + k; };
     auto label = [&](Index i) { return (Index)(Compute<L>)row[i]; };
     auto state = [&](Index s) { return s % 2 ? label(s / 2) : blank; };
-    auto skips = [&](Index s) { return s % 2 && s >= 2 && state(s) != state(s - 2); };
+    auto skips = [&](Index s) { return s >= 2 && state(s) != blank && state(s) != state(s - 2); };
     auto p = [&](Index t, Index s) { return (double)(Compute<T>)x[at(t, state(s))] - totals[t]; };
     // The logarithm of the softmax's denominator at every moment.
     for (Index t = threadIdx.x; t < end; t += blockDim.x) {
