@@ -145,13 +145,14 @@ impl<'a> Tables<'a> {
             ensure(bucket == 0 || bucket >= first)?;
             last = last.max(bucket);
         }
-        let mut i = first;
-        while last > 0 {
+        if last == 0 {
+            return Some(()); // every bucket is empty
+        }
+        for i in first.. {
             self.symbol(i)?;
             if i >= last && at(buckets + (i - first))? & 1 == 1 {
                 break;
             }
-            i += 1;
         }
         Some(())
     }
