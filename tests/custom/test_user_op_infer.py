@@ -200,9 +200,20 @@ def test_types_alone_are_unknown_where_they_follow_from_shapes():
         ctx.out("out").dtype = "int8" if len(ctx.inp("in").shape) > 1 else "int32"
 
     s = getattr(mx.sym, defined(infer))(mx.sym.Variable("x"))
-    with pytest.warns(UserWarning, match="the types of these arguments are not known"):
+    with pytest.warns(UserWarning, match=r"do not follow from those of the arguments:\n\t\w+_out"):
         assert s.infer_type(x="float32")[1] in (None, [None])
     assert by_graph(defined(infer), np.zeros((2, 3), "float32")).dtype == np.int8
+
+
+def test_a_node_whose_shape_does_not_follow_is_named():
+    @mx.operator.register("shape_unknown")
+    class Property(mx.operator.CustomOpProp):
+        def infer_shape(self, in_shape):
+            return in_shape, [[0]], []
+
+    net = mx.sym.Custom(mx.sym.Variable("x"), op_type="shape_unknown", name="odd")
+    with pytest.warns(UserWarning, match=r"shapes of these outputs do not follow.*:\n\todd_output"):
+        assert net.infer_shape(x=(3,)) == (None, None, None)
 
 
 def test_infer_shape_knows_the_types_that_variables_declare():

@@ -39,6 +39,24 @@ def dtype_or_none(name: str | None) -> Any:
     return None if name is None else np.dtype(name).type
 
 
+def _is_open(shape: Any) -> bool:
+    """Whether the rank or an extent of a shape, as the program writes it, is unknown."""
+    known = to_core_shape(shape)
+    return known is None or -1 in known
+
+
+def _warn_unknown(
+    function: str, arguments: list[str], outputs: list[str], remark: str = ""
+) -> None:
+    """Warns of arguments of which more must be known, or else of nodes that say no more."""
+    what, names = f"{function[6:]}s", arguments or outputs
+    text = f"{function}: the {what} of these arguments are not known; give more of them"
+    if not arguments:
+        text = f"{function}: the {what} of these outputs do not follow from those of the arguments"
+    listed = "\n\t".join(names[:10] + ["..."] * (len(names) > 10))
+    warn(f"{text}{remark}:\n\t{listed}")
+
+
 def _note_given(
     error: MXNetError, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -81,7 +99,14 @@ class InferenceMethods:
             raise
         if complete:
             return arguments, outputs, aux
-        self._warn_unknown(arguments, aux)
+        names = self._handle.list_arguments() + self._handle.list_auxiliary_states()
+        pairs = zip(names, arguments + aux, strict=True)
+        unknown = [f"{name}: {shape}" for name, shape in pairs if _is_open(shape)]
+        known, nodes = [to_core_shape(shape) for shape in arguments + aux], self._handle.internals()
+        found = zip(nodes.list_outputs(), nodes.infer_shape(names, known, is_np_shape())[1])
+        open_outputs = [name for name, shape in found if shape is None or -1 in shape]
+        remark = "" if is_np_shape() else " (0 is an unknown extent)"
+        _warn_unknown("infer_shape", unknown, open_outputs, remark)
         return None, None, None
 
     def infer_shape_partial(
@@ -104,19 +129,6 @@ class InferenceMethods:
         show = from_core_shape
         return [*map(show, arguments)], [*map(show, outputs)], [*map(show, aux)], complete
 
-    def _warn_unknown(self, arg_shapes: list[Any], aux_shapes: list[Any]) -> None:
-        names = self._handle.list_arguments() + self._handle.list_auxiliary_states()
-        unknown = [
-            f"{name}: {shape}"
-            for name, shape in zip(names, arg_shapes + aux_shapes, strict=True)
-            if to_core_shape(shape) is None or -1 in to_core_shape(shape)  # type: ignore[operator]
-        ]
-        shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
-        warn(
-            "infer_shape: the shapes of these arguments are not known; give more of them (0 is an "
-            f"unknown extent):\n\t{shown}"
-        )
-
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
         `(None, None, None)` with a warning if a type stays unknown.
@@ -128,13 +140,12 @@ class InferenceMethods:
             raise
         if complete:
             return arguments, outputs, aux
-        unknown = [
-            n for n, t in zip(self._handle.list_arguments(), arguments, strict=True) if t is None
-        ]
-        warn(
-            "infer_type: the types of these arguments are not known; give more of them:\n\t"
-            + "\n\t".join(unknown[:10])
-        )
+        names = self._handle.list_arguments()
+        unknown = [name for name, t in zip(names, arguments, strict=True) if t is None]
+        known, nodes = [t and np.dtype(t).name for t in arguments], self._handle.internals()
+        found = zip(nodes.list_outputs(), nodes.infer_type(names, known)[1])
+        open_outputs = [name for name, dtype in found if dtype is None]
+        _warn_unknown("infer_type", unknown, open_outputs)
         return None, None, None
 
     def infer_type_partial(
