@@ -18,8 +18,6 @@ pub struct Parker {
 
 /// The idle workers of one engine.
 pub struct IdleWorkers {
-    /// Idle workers that spin before they park. A heuristic, so not a loom atomic.
-    spinning: std::sync::atomic::AtomicUsize,
     count: AtomicU32,
     asleep: Lock<Vec<Arc<Parker>>>,
 }
@@ -34,15 +32,6 @@ pub fn publish() {
     fence(Ordering::SeqCst);
 }
 
-/// See [`IdleWorkers::start_spinning`].
-pub struct Spinning<'a>(&'a std::sync::atomic::AtomicUsize);
-
-impl Drop for Spinning<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Parker {
     pub fn current() -> Arc<Self> {
         Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) })
@@ -51,17 +40,7 @@ impl Parker {
 
 impl IdleWorkers {
     pub fn new() -> Self {
-        IdleWorkers {
-            spinning: Default::default(),
-            count: AtomicU32::new(0),
-            asleep: Lock::default(),
-        }
-    }
-
-    /// Returns a permit to spin, or `None` if as many workers as there are cores hold one.
-    pub fn start_spinning(&self, cores: usize) -> Option<Spinning<'_>> {
-        let spinning = Spinning(&self.spinning);
-        (self.spinning.fetch_add(1, Ordering::Relaxed) < cores).then_some(spinning)
+        IdleWorkers { count: AtomicU32::new(0), asleep: Lock::default() }
     }
 
     #[inline]
@@ -98,7 +77,6 @@ impl IdleWorkers {
     /// Discards the sleepers, in a forked child.
     pub fn clear(&self) {
         self.asleep.lock().clear();
-        self.spinning.store(0, Ordering::Relaxed);
         self.count.store(0, Ordering::SeqCst);
     }
 
@@ -120,21 +98,5 @@ impl IdleWorkers {
         while !me.woken.load(Ordering::Acquire) {
             thread::park();
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn at_most_one_worker_per_core_spins() {
-        let sleep = IdleWorkers::new();
-        let first = sleep.start_spinning(2);
-        assert!(first.is_some() && sleep.start_spinning(2).is_some());
-        let second = sleep.start_spinning(2);
-        assert!(second.is_some() && sleep.start_spinning(2).is_none());
-        drop(first);
-        assert!(sleep.start_spinning(2).is_some());
     }
 }

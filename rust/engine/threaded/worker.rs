@@ -10,7 +10,6 @@ use crate::engine::task::Task;
 use crate::engine::threaded::backoff::Backoff;
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current::StackFrame;
-use crate::engine::threaded::pool::usable_cores;
 use crate::engine::token::OnComplete;
 use crate::fork_join::Team;
 use std::sync::Arc;
@@ -114,7 +113,6 @@ impl Core {
         });
         let has_work = || !self.queues.is_empty() || stop.load(Ordering::Relaxed);
         let mut until: Option<Instant> = None;
-        let mut spinning = None;
         let mut pauses = 1;
         loop {
             for _ in 0..POLLS {
@@ -133,12 +131,9 @@ impl Core {
             match until {
                 None => {
                     self.return_slots(&mut worker.free);
-                    // A permit from before helping a kernel is kept: it would count against itself.
-                    spinning = spinning.or_else(|| self.sleep.start_spinning(usable_cores()));
-                    until = Some(if spinning.is_some() { now + SPIN } else { now });
+                    until = Some(now + SPIN);
                 }
                 Some(t) if now >= t => {
-                    drop(spinning.take());
                     self.sleep.park(parker, has_work);
                     until = None;
                 }
