@@ -69,9 +69,10 @@ class Loss(HybridBlock):
         self._weight = weight
         self._batch_axis = batch_axis
 
-    def _mean(self, F: Any, loss: Any, sample_weight: Any) -> Any:
+    def _mean(self, F: Any, loss: Any, sample_weight: Any, weight: Any = None) -> Any:
         """The weighted mean over all axes but the batch's."""
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        weight = self._weight if weight is None else weight
+        loss = _apply_weighting(F, loss, weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
     def __repr__(self) -> str:
@@ -95,8 +96,7 @@ class L2Loss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = F.square(_reshape_like(F, label, pred) - pred)
         half = 0.5 if self._weight is None else self._weight / 2
-        loss = _apply_weighting(F, loss, half, sample_weight)
-        return F.mean(loss, axis=self._batch_axis, exclude=True)
+        return self._mean(F, loss, sample_weight, half)
 
 
 class L1Loss(Loss):

@@ -6,6 +6,7 @@ extent, None an unknown rank, and 0 and `()` are real. The core has -1 and None.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import index
 from typing import Any
 
@@ -46,10 +47,10 @@ def _is_open(shape: Any) -> bool:
 
 
 def _warn_unknown(
-    function: str, arguments: list[str], outputs: list[str], remark: str = ""
+    function: str, arguments: list[str], outputs: Callable[[], list[str]], remark: str = ""
 ) -> None:
     """Warns of arguments of which more must be known, or else of nodes that say no more."""
-    what, names = f"{function[6:]}s", arguments or outputs
+    what, names = f"{function[6:]}s", arguments or outputs()
     text = f"{function}: the {what} of these arguments are not known; give more of them"
     if not arguments:
         text = f"{function}: the {what} of these outputs do not follow from those of the arguments"
@@ -102,9 +103,13 @@ class InferenceMethods:
         names = self._handle.list_arguments() + self._handle.list_auxiliary_states()
         pairs = zip(names, arguments + aux, strict=True)
         unknown = [f"{name}: {shape}" for name, shape in pairs if _is_open(shape)]
-        known, nodes = [to_core_shape(shape) for shape in arguments + aux], self._handle.internals()
-        found = zip(nodes.list_outputs(), nodes.infer_shape(names, known, is_np_shape())[1])
-        open_outputs = [name for name, shape in found if shape is None or -1 in shape]
+
+        def open_outputs() -> list[str]:
+            known, nodes = map(to_core_shape, arguments + aux), self._handle.internals()
+            found = nodes.infer_shape(names, [*known], is_np_shape())[1]
+            pairs = zip(nodes.list_outputs(), found)
+            return [name for name, shape in pairs if shape is None or -1 in shape]
+
         remark = "" if is_np_shape() else " (0 is an unknown extent)"
         _warn_unknown("infer_shape", unknown, open_outputs, remark)
         return None, None, None
@@ -142,9 +147,12 @@ class InferenceMethods:
             return arguments, outputs, aux
         names = self._handle.list_arguments()
         unknown = [name for name, t in zip(names, arguments, strict=True) if t is None]
-        known, nodes = [t and np.dtype(t).name for t in arguments], self._handle.internals()
-        found = zip(nodes.list_outputs(), nodes.infer_type(names, known)[1])
-        open_outputs = [name for name, dtype in found if dtype is None]
+
+        def open_outputs() -> list[str]:
+            known, nodes = [t and np.dtype(t).name for t in arguments], self._handle.internals()
+            found = zip(nodes.list_outputs(), nodes.infer_type(names, known)[1])
+            return [name for name, dtype in found if dtype is None]
+
         _warn_unknown("infer_type", unknown, open_outputs)
         return None, None, None
 
