@@ -17,6 +17,7 @@ use crate::error::drop_panic;
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::any::Any;
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -63,12 +64,15 @@ struct JobSlot {
     job: AtomicPtr<Job<'static>>,
 }
 
+/// Runs the part of a number; a break ends the job: parts that no thread has taken are skipped.
+type RunPart<'a> = &'a (dyn Fn(usize) -> ControlFlow<()> + Sync);
+
 /// A job in parts, on the stack of the thread that split it.
 struct Job<'a> {
     /// The core that the splitting thread ran on.
     core: Option<usize>,
     parts: Parts,
-    run: &'a (dyn Fn(usize) + Sync),
+    run: RunPart<'a>,
     /// The payload of the first panic.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -78,14 +82,23 @@ impl Job<'_> {
     fn run_parts(&self, core: Option<usize>) {
         let home = self.parts.home(core);
         while let Some(part) = self.parts.take(home) {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(part))) {
-                self.parts.skip_the_rest();
-                let mut slot = self.panic.lock().unwrap_or_else(|e| e.into_inner());
-                match &*slot {
-                    None => *slot = Some(panic),
-                    Some(_) => drop_panic(panic),
+            match catch_unwind(AssertUnwindSafe(|| (self.run)(part))) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => self.parts.skip_the_rest(),
+                Err(panic) => {
+                    self.parts.skip_the_rest();
+                    self.keep(panic);
                 }
             }
+        }
+    }
+
+    /// Keeps the payload of a panic for the caller if it is the first.
+    fn keep(&self, panic: Box<dyn Any + Send>) {
+        let mut slot = self.panic.lock().unwrap_or_else(|e| e.into_inner());
+        match &*slot {
+            None => *slot = Some(panic),
+            Some(_) => drop_panic(panic),
         }
     }
 }
@@ -226,15 +239,16 @@ impl Team {
         helps
     }
 
-    /// Calls `run` with each of `0..parts`, in any order and possibly concurrently. A panic of one
-    /// of them continues in the caller, once no helper is inside.
-    fn split(&self, parts: usize, run: &(dyn Fn(usize) + Sync)) {
+    /// Calls `run` with each of `0..parts`, in any order and possibly concurrently, until one of
+    /// them breaks. A panic of one of them continues in the caller, once no helper is inside.
+    fn split(&self, parts: usize, run: RunPart<'_>) {
         let is_free = |slot: &&JobSlot| {
             let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);
             slot.state.compare_exchange(0, TAKEN, ok, err).is_ok()
         };
         let Some(i) = self.slots.iter().position(|slot| is_free(&slot)) else {
-            return (0..parts).for_each(run);
+            let _ = (0..parts).try_for_each(run);
+            return;
         };
         let core = cores::this_one();
         let ranges = Parts::new(parts, self.size);
@@ -360,12 +374,40 @@ fn team() -> Option<Arc<Team>> {
 /// Calls `run` with each of `0..parts`: concurrently if this thread is in a team, else in order.
 /// A part must not fork: the child would wait for helpers that exist in the parent only.
 pub fn split(parts: usize, run: impl Fn(usize) + Sync) {
+    split_until(parts, &|i| {
+        run(i);
+        ControlFlow::Continue(())
+    });
+}
+
+/// As [`split`], with parts that may fail: returns the first failure, after which no further part
+/// is begun.
+pub fn try_split<E: Send>(
+    parts: usize,
+    run: impl Fn(usize) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let failure = Mutex::new(None);
+    split_until(parts, &|i| match run(i) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+            ControlFlow::Break(())
+        }
+    });
+    failure.into_inner().unwrap_or_else(|e| e.into_inner()).map_or(Ok(()), Err)
+}
+
+fn split_until(parts: usize, run: RunPart<'_>) {
+    /// The most parts of a job. More are run several at a time.
     const MOST: usize = u32::MAX as usize;
+    if parts > MOST {
+        let each = parts.div_ceil(MOST);
+        let several = |i: usize| (i * each..parts.min((i + 1) * each)).try_for_each(run);
+        return split_until(parts.div_ceil(each), &several);
+    }
     match team().filter(|team| team.size > 1 && parts > 1) {
-        Some(team) => (0..parts).step_by(MOST).for_each(|first| {
-            team.split((parts - first).min(MOST), &|i| run(first + i));
-        }),
-        None => (0..parts).for_each(run),
+        Some(team) => team.split(parts, run),
+        None => drop((0..parts).try_for_each(run)),
     }
 }
 
@@ -413,7 +455,10 @@ mod models {
             for n in [1, 10] {
                 let parts = [(); 2].map(|()| Cell(UnsafeCell::new(0)));
                 // SAFETY: loom aborts the model on a concurrent access.
-                team.split(2, &|i| parts[i].0.with_mut(|p| unsafe { *p += n }));
+                team.split(2, &|i| {
+                    parts[i].0.with_mut(|p| unsafe { *p += n });
+                    ControlFlow::Continue(())
+                });
                 for part in &parts {
                     // SAFETY: as above.
                     assert_eq!(part.0.with(|p| unsafe { *p }), n);

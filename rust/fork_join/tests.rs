@@ -124,3 +124,36 @@ fn a_panic_continues_in_the_caller_and_the_team_survives() {
     });
     assert_eq!(message.as_deref(), Some("part 40"));
 }
+
+#[test]
+fn a_failure_is_returned_and_ends_the_job() {
+    let parts_begun = |n: usize, fails: &(dyn Fn(usize) -> bool + Sync)| {
+        let begun = AtomicU64::new(0);
+        let result = try_split(n, |i| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if fails(i) { Err(i) } else { Ok(()) }
+        });
+        (result, begun.into_inner())
+    };
+    let check = || {
+        assert_eq!(parts_begun(100, &|_| false), (Ok(()), 100));
+        assert_eq!(parts_begun(100, &|i| i == 40).0, Err(40));
+        // Threads that have taken a part finish it, one each.
+        let (result, begun) = parts_begun(1 << 30, &|_| true);
+        assert!(result.is_err() && begun <= 3, "{result:?} after {begun} parts");
+    };
+    check();
+    in_team(check);
+}
+
+/// A job has fewer parts than 2^32.
+#[test]
+fn more_parts_than_a_job_has_run_several_at_a_time() {
+    let begun = Mutex::new(Vec::new());
+    let result = try_split(u32::MAX as usize + 5, |i| {
+        begun.lock().unwrap().push(i);
+        if i == 6 { Err("six") } else { Ok(()) }
+    });
+    assert_eq!(result, Err("six"));
+    assert_eq!(*begun.lock().unwrap(), [0, 1, 2, 3, 4, 5, 6]);
+}

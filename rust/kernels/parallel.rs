@@ -19,9 +19,40 @@ pub fn in_pool(parts: usize) -> bool {
 /// Calls `f` on consecutive sub-ranges of `0..n`, each of `grain` items (the last may be shorter),
 /// in any order and possibly side by side.
 pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
-    let grain = grain.max(1);
-    let chunk = |i: usize| i * grain..((i + 1) * grain).min(n);
-    crate::fork_join::split(n.div_ceil(grain), |i| f(chunk(i)));
+    let chunks = Chunks::new(n, grain);
+    crate::fork_join::split(chunks.count(), |i| f(chunks.at(i)));
+}
+
+/// As [`parallel_for`], with ranges that may fail: returns the first failure, after which no
+/// further range is begun.
+pub fn try_parallel_for<E: Send>(
+    n: usize,
+    grain: usize,
+    f: impl Fn(Range<usize>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let chunks = Chunks::new(n, grain);
+    crate::fork_join::try_split(chunks.count(), |i| f(chunks.at(i)))
+}
+
+/// Consecutive sub-ranges of `0..n`, each of `grain` items; the last may be shorter.
+struct Chunks {
+    n: usize,
+    grain: usize,
+}
+
+impl Chunks {
+    fn new(n: usize, grain: usize) -> Self {
+        Chunks { n, grain: grain.max(1) }
+    }
+
+    fn count(&self) -> usize {
+        self.n.div_ceil(self.grain)
+    }
+
+    fn at(&self, i: usize) -> Range<usize> {
+        let first = i * self.grain;
+        first..first.saturating_add(self.grain).min(self.n)
+    }
 }
 
 /// Called with a range of elements, on any thread.

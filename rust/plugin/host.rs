@@ -10,12 +10,12 @@ use super::reading::MOST_ARRAYS;
 use super::registration::{refuse, register_grad, register_kernel, register_op};
 use super::rule::{self, Rule};
 use crate::error::{Error, Result};
-use crate::kernels::parallel::{Shared, parallel_for as split};
+use crate::kernels::parallel::{Shared, try_parallel_for};
 use crate::kernels::random::Draws;
 use crate::operator::{Dep, InplacePair, RandomKey};
 use std::ffi::{c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The table.
 pub static HOST: Host = Host {
@@ -356,31 +356,15 @@ unsafe extern "C" fn parallel_for(
             };
             let grain = usize::try_from(grain).unwrap_or(1);
             let data = Shared(data.cast::<u8>());
-            let run = |begin: usize, end: usize| {
-                let run = || f(data.ptr().cast(), begin as i64, end as i64);
-                frame.library.run(run).unwrap_or_else(|error| {
+            let run = |part: Range<usize>| {
+                let run = || f(data.ptr().cast(), part.start as i64, part.end as i64);
+                let ended = frame.library.run(run).unwrap_or_else(|error| {
                     frame.fail(error.message());
                     abi::INTERNAL
-                })
+                });
+                if ended == abi::OK { Ok(()) } else { Err(ended) }
             };
-            if (1..=grain).contains(&n) {
-                return run(0, n);
-            }
-            let first = AtomicI32::new(abi::OK);
-            let run = |part: std::ops::Range<usize>| {
-                let status = run(part.start, part.end);
-                if status != abi::OK {
-                    let order = Ordering::Relaxed;
-                    let _ = first.compare_exchange(abi::OK, status, order, order);
-                    // There may be more parts left than could be skipped one by one.
-                    resume_unwind(Box::new("the first failure ends the loop"));
-                }
-            };
-            let ended = catch_unwind(AssertUnwindSafe(|| split(n, grain, run)));
-            match (first.load(Ordering::Relaxed), ended) {
-                (abi::OK, Err(panic)) => resume_unwind(panic),
-                (status, _) => status,
-            }
+            try_parallel_for(n, grain, run).map_or_else(|status| status, |()| abi::OK)
         })
     }
 }

@@ -117,8 +117,9 @@ impl Libraries {
         let fresh = || {
             elf::check(&bytes)?;
             try_first(&path)?;
-            let opened = self.open(&path, elf::is_cpp(&bytes))?;
-            let registered = opened.register(registry, &self.table, checked, admit);
+            let opened = self.open(&path)?;
+            let is_cpp = elf::is_cpp(&bytes);
+            let registered = opened.register(registry, &self.table, is_cpp, checked, admit);
             if registered.is_err() {
                 self.table.lock().refused.insert(path.clone());
             }
@@ -134,13 +135,9 @@ impl Libraries {
     }
 
     /// Opens a library, or a copy of one that was refused before.
-    fn open(&self, path: &Path, is_cpp: bool) -> Result<Opened> {
+    fn open(&self, path: &Path) -> Result<Opened> {
         let was_refused = self.table.lock().refused.contains(path);
-        let opened = if was_refused { Opened::copy(path) } else { Opened::open(path, path) };
-        opened.map(|mut opened| {
-            opened.is_cpp = is_cpp;
-            opened
-        })
+        if was_refused { Opened::copy(path) } else { Opened::open(path, path) }
     }
 }
 
@@ -208,8 +205,6 @@ fn digest(bytes: &[u8]) -> u64 {
 struct Opened {
     handle: *mut c_void,
     path: PathBuf,
-    /// It is linked with C++.
-    is_cpp: bool,
 }
 
 impl Drop for Opened {
@@ -252,7 +247,7 @@ impl Opened {
             let text = unsafe { abi::text(libc::dlerror()) };
             return Err(Error::io(text.unwrap_or_else(|| "the system says no reason".into())));
         }
-        Ok(Opened { handle, path: path.to_owned(), is_cpp: false })
+        Ok(Opened { handle, path: path.to_owned() })
     }
 
     /// The library stays open as long as the process.
@@ -292,12 +287,13 @@ impl Opened {
         )))
     }
 
-    /// The function that keeps exceptions within the library.
-    fn guard(&self) -> Result<Option<abi::GuardFn>> {
+    /// The function that keeps exceptions within the library; one that is linked with C++ must have
+    /// it.
+    fn guard(&self, is_cpp: bool) -> Result<Option<abi::GuardFn>> {
         match self.symbol(c"rsnet_plugin_guard") {
             // SAFETY: the only symbol of this name is that of plugin.h.
             Some(f) => Ok(Some(unsafe { std::mem::transmute::<*mut c_void, abi::GuardFn>(f) })),
-            None if self.is_cpp => Err(Error::value(
+            None if is_cpp => Err(Error::value(
                 "it is linked with C++ and has no function rsnet_plugin_guard, without which an \
                  exception would end the process: export it, as rsnet_plugin_register, and compile \
                  with exceptions (see rsnet/plugin.h)",
@@ -310,6 +306,7 @@ impl Opened {
         &self,
         registry: &Arc<Registry>,
         table: &Lock<Table>,
+        is_cpp: bool,
         checked: bool,
         admit: Admit<'_>,
     ) -> Result<(Loaded, Arc<Library>)> {
@@ -317,7 +314,7 @@ impl Opened {
         let register = self.symbol(c"rsnet_plugin_register").ok_or_else(|| {
             Error::value("it has no function rsnet_plugin_register (see rsnet/plugin.h)")
         })?;
-        let guard = self.guard()?;
+        let guard = self.guard(is_cpp)?;
         // SAFETY: plugin.h declares it with this type.
         let register: abi::RegisterFn = unsafe { std::mem::transmute(register) };
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
