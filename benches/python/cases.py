@@ -129,7 +129,7 @@ def products():
     )
 
 
-# Shape of the data, filters, kernel, stride, padding, groups.
+# Shape of the data, filters, kernel, stride, padding, groups. One number stands for all axes.
 CONVOLUTIONS = {
     "3x3_64c56_b8": ((8, 64, 56, 56), 64, 3, 1, 1, 1),
     "3x3_256c14_b8": ((8, 256, 14, 14), 256, 3, 1, 1, 1),
@@ -138,25 +138,31 @@ CONVOLUTIONS = {
     "7x7s2_3to64_224_b8": ((8, 3, 224, 224), 64, 7, 2, 3, 1),
     "dw3x3_256c28_b8": ((8, 256, 28, 28), 256, 3, 1, 1, 256),
     "5x5_20to50_lenet_b64": ((64, 20, 12, 12), 50, 5, 1, 0, 1),
+    "1d5_64c1000_b16": ((16, 64, 1000), 64, 5, 1, 2, 1),
+    "3d3x3x3_64c8x28_b2": ((2, 64, 8, 28, 28), 64, 3, 1, 1, 1),
+    "3d3x1x1_64c8x28_b2": ((2, 64, 8, 28, 28), 64, (3, 1, 1), 1, (1, 0, 0), 1),
 }
 
 
 def convolutions():
-    for name, (shape, filters, kernel, stride, pad, groups) in CONVOLUTIONS.items():
+    for name, (shape, filters, *window, groups) in CONVOLUTIONS.items():
+        axes = len(shape) - 2
+        kernel, stride, pad = (n if isinstance(n, tuple) else (n,) * axes for n in window)
 
         def symbol(lib, filters=filters, kernel=kernel, stride=stride, pad=pad, groups=groups):
             return lib.sym.Convolution(
                 lib.sym.Variable("data"),
                 num_filter=filters,
-                kernel=(kernel, kernel),
-                stride=(stride, stride),
-                pad=(pad, pad),
+                kernel=kernel,
+                stride=stride,
+                pad=pad,
                 num_group=groups,
                 name="c",
             )
 
-        def module(lib, c=shape[1], args=(filters, kernel, stride, pad), groups=groups):
-            return lib.nn.Conv2d(c, *args, groups=groups)
+        def module(lib, shape=shape, args=(filters, kernel, stride, pad), groups=groups):
+            layer = getattr(lib.nn, f"Conv{len(shape) - 2}d")
+            return layer(shape[1], *args, groups=groups)
 
         def infer_torch(lib, rng, module=module, shape=shape):
             net, x = module(lib), lib.from_numpy(rand(rng, *shape))

@@ -1,5 +1,6 @@
 //! Outputs from images and filters, and gradients of images from those of outputs.
 
+use super::regions::{Region, Regions};
 use super::tiles::Room;
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS, REACH, padded};
@@ -20,23 +21,31 @@ const GROUP: usize = 2;
 /// With fewer tasks than this, output channels are split as well.
 const TASKS: usize = 4;
 
-/// Transformed filters: `[block of output channels][point][input channel][LANES]`, with an unused
-/// cache line between points.
+/// Transformed filters: `[block of output channels][point][tap on the depth axis][input
+/// channel][LANES]`, with an unused cache line between points.
 #[derive(Clone, Copy)]
 pub(super) struct FilterRoom {
     /// Input channels, padded.
     pub inner: usize,
+    /// Taps on the depth axis.
+    taps: usize,
     pub blocks: usize,
 }
 
 impl FilterRoom {
     pub fn new(geometry: &Geometry) -> Self {
-        FilterRoom { inner: padded(geometry.in_c), blocks: geometry.out_c.div_ceil(LANES) }
+        let (inner, taps) = (padded(geometry.in_c), geometry.depth.kernel);
+        FilterRoom { inner, taps, blocks: geometry.out_c.div_ceil(LANES) }
+    }
+
+    /// From one tap to the next.
+    pub fn tap(self) -> usize {
+        self.inner * LANES
     }
 
     /// From one point to the next.
     pub fn point(self) -> usize {
-        (self.inner + 1) * LANES
+        self.taps * self.tap() + LANES
     }
 
     /// From one block to the next.
@@ -138,20 +147,19 @@ unsafe fn apply<T: Real>(
     };
     with_made(keeper, room.len(), transform, |filters| {
         let filters = Shared(filters.as_ptr().cast_mut());
-        let rows = task_rows(geometry);
-        let (down, groups) = (geometry.all_rows().div_ceil(rows), room.blocks.div_ceil(GROUP));
+        let regions = Regions::new(geometry, task_tiles(geometry));
+        let (down, groups) = (regions.count(), room.blocks.div_ceil(GROUP));
         let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };
         let each = groups.div_ceil(parts);
         parallel_for(down * parts, 1, |tasks| {
             for task in tasks {
-                let first = task / parts * rows;
-                let rows = first..(first + rows).min(geometry.all_rows());
+                let region = regions.at(task / parts);
                 let groups = task % parts * each..((task % parts + 1) * each).min(groups);
                 let bias = bias.map(|b| b.ptr().cast_const());
                 // SAFETY: promised by the caller; tasks write apart.
                 unsafe {
                     let right = (filters.ptr().cast_const(), room);
-                    run_task(geometry, (rows, groups), x.ptr(), right, bias, (y.ptr(), done));
+                    run_task(geometry, (&region, groups), x.ptr(), right, bias, (y.ptr(), done));
                 }
             }
         });
@@ -164,11 +172,11 @@ struct AcrossThreads<F>(F);
 // SAFETY: what it reads is not written while it is used; see `apply`.
 unsafe impl<F> Sync for AcrossThreads<F> {}
 
-/// Rows of tiles of a task: about as many tiles as leave its block of the input in the second-level
+/// Tiles that a task reads: about as many as leave its block of the input in the second-level
 /// cache, and enough that the cost of reading the filters is negligible.
-fn task_rows(geometry: &Geometry) -> usize {
+fn task_tiles(geometry: &Geometry) -> usize {
     let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96);
-    (tiles / geometry.tile_columns()).max(1)
+    if geometry.depth.kernel == 1 { tiles } else { 3 * tiles }
 }
 
 /// Transforms a block of filters.
@@ -184,7 +192,7 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
 ) {
     let (first, inputs) = (block * LANES, geometry.in_c);
     let lanes = LANES.min(geometry.out_c - first);
-    let count = geometry.taps();
+    let (count, square) = (geometry.taps(), geometry.square());
     with_scratch(inputs * count * LANES, |taps: &mut [T]| {
         if lanes < LANES {
             taps.fill(T::zero());
@@ -192,57 +200,58 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
         let taps = taps.as_mut_ptr();
         (gather.0)(first, lanes, taps);
         let (line, point) = ((geometry.kernel * LANES) as isize, LANES as isize);
-        let (from, steps) = if turned {
-            // SAFETY: the last tap of the first input channel.
-            (unsafe { taps.add((count - 1) * LANES) }, [-line, -point])
-        } else {
-            (taps, [line, point])
-        };
-        // SAFETY: promised by the caller.
-        unsafe {
-            (geometry.transforms::<T>().filter)(&Squares {
-                count: inputs,
-                from,
-                to,
-                from_steps: [steps[0], steps[1], (count * LANES) as isize],
-                to_steps: [REACH * room.point(), room.point(), LANES],
-            });
+        for tap in 0..geometry.depth.kernel {
+            let (first, steps) = match turned {
+                true => (count - 1 - tap * square, [-line, -point]),
+                false => (tap * square, [line, point]),
+            };
+            // SAFETY: promised by the caller.
+            unsafe {
+                (geometry.transforms::<T>().filter)(&Squares {
+                    count: inputs,
+                    from: taps.add(first * LANES),
+                    to: to.add(tap * room.tap()),
+                    from_steps: [steps[0], steps[1], (count * LANES) as isize],
+                    to_steps: [REACH * room.point(), room.point(), LANES],
+                });
+            }
         }
     });
 }
 
-/// The outputs of some rows of tiles and groups of output channels.
+/// The outputs of a region and some groups of output channels.
 ///
 /// # Safety
 /// As [`forward`]; the filters are transformed.
 unsafe fn run_task<T: Real>(
     geometry: &Geometry,
-    (rows, groups): (Range<usize>, Range<usize>),
+    (region, groups): (&Region, Range<usize>),
     x: *const T,
     (filters, filter_room): (*const T, FilterRoom),
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
 ) {
-    let across = geometry.tile_columns();
-    let tiles = rows.len() * across;
-    let room = Room { blocks: filter_room.inner / LANES, tiles };
-    let sum_room = Room { blocks: GROUP, tiles };
+    let room = Room { blocks: filter_room.inner / LANES, tiles: region.read() };
+    let sum_room = Room { blocks: GROUP, tiles: region.tiles() };
+    let (each, [_, out_size]) = (region.tiles_each(), geometry.sizes());
     let (input, output) = geometry.cuts();
     let transforms = geometry.transforms::<T>();
-    let in_size = geometry.input[0] * geometry.input[1];
-    let out_size = geometry.output[0] * geometry.output[1];
     with_scratch(room.len() + sum_room.len(), |scratch: &mut [T]| {
         let (points, sums) = scratch.split_at_mut(room.len());
         let (points, sums) = (points.as_mut_ptr(), sums.as_mut_ptr());
         for block in 0..room.blocks {
             let channels = LANES.min(geometry.in_c - block * LANES);
-            for (image, band, tile) in geometry.bands(rows.clone()) {
+            for i in 0..region.inputs() {
                 // SAFETY: promised by the caller.
                 unsafe {
-                    let from = x.add((image * geometry.in_c + block * LANES) * in_size);
-                    let to = points.add(block * room.block() + tile * LANES);
-                    let to = (to, room.point());
-                    input.transform((from, channels), band, transforms.input, to);
+                    let to = (points.add(block * room.block() + i * each * LANES), room.point());
+                    match region.read_at(geometry, i, block * LANES) {
+                        Some(at) => {
+                            let (planes, rows) = ((x.add(at), channels), region.rows.clone());
+                            input.transform(planes, rows, transforms.input, to);
+                        }
+                        None => clear(to, each),
+                    }
                 }
             }
         }
@@ -252,7 +261,8 @@ unsafe fn run_task<T: Real>(
             unsafe {
                 let filters = filters.add(blocks.start * filter_room.block());
                 let (left, to) = ((points.cast_const(), room), (sums, sum_room));
-                multiply(geometry.in_c, left, (filters, filter_room), blocks.len(), to);
+                let terms = (geometry.in_c, region.taps, each);
+                multiply(terms, left, (filters, filter_room), blocks.len(), to);
                 for (i, block) in blocks.enumerate() {
                     let first = block * LANES;
                     let channels = LANES.min(geometry.out_c - first);
@@ -260,13 +270,16 @@ unsafe fn run_task<T: Real>(
                     if let Some(bias) = bias {
                         add_bias((bias.add(first), channels), sums, sum_room);
                     }
-                    for (image, band, tile) in geometry.bands(rows.clone()) {
-                        let to = y.add((image * geometry.out_c + first) * out_size);
-                        let from = (sums.add(tile * LANES).cast_const(), sum_room.point());
-                        output.restore(from, band.clone(), transforms.output, (to, channels));
-                        let first = image * geometry.out_c + first;
-                        let columns = output.positions(band);
-                        report(done, first..first + channels, out_size, columns);
+                    for i in 0..region.slices.len() {
+                        let at = region.written_at(geometry, i, first);
+                        let to = (y.add(at), channels);
+                        let from = (sums.add(i * each * LANES).cast_const(), sum_room.point());
+                        output.restore(from, region.rows.clone(), transforms.output, to);
+                        let written = output.positions(region.rows.clone());
+                        let (row, before) = (at / output.apart, at % output.apart);
+                        debug_assert_eq!(before % out_size, 0, "slices are whole");
+                        let columns = before + written.start..before + written.end;
+                        report(done, row..row + channels, output.apart, columns);
                     }
                 }
             }
@@ -274,19 +287,31 @@ unsafe fn run_task<T: Real>(
     });
 }
 
-/// The products of `terms` channels at all points for `blocks` blocks of output channels.
+/// Sets the points of `tiles` tiles of a block of channels to zero, as those of padding.
+///
+/// # Safety
+/// `to` has room for the tiles, `point` apart.
+pub(super) unsafe fn clear<T>((to, point): (*mut T, usize), tiles: usize) {
+    for p in 0..POINTS {
+        // SAFETY: promised by the caller; zero bytes are the number zero.
+        unsafe { to.add(p * point).write_bytes(0, tiles * LANES) };
+    }
+}
+
+/// The products of `terms` channels at all points for `blocks` blocks of output channels, summed
+/// over the taps on the depth axis, whose tiles are `each` apart.
 ///
 /// # Safety
 /// The buffers have the sizes of their extents.
 unsafe fn multiply<T: Real>(
-    terms: usize,
+    (terms, taps, each): (usize, usize, usize),
     (points, room): (*const T, Room),
     (filters, filter_room): (*const T, FilterRoom),
     blocks: usize,
     (sums, sum_room): (*mut T, Room),
 ) {
     let kernels: &Kernels<T> = T::kernels();
-    let panels = RowPanels::new(room.tiles, kernels);
+    let panels = RowPanels::new(sum_room.tiles, kernels);
     // Where a register of output channels is: its block, and the offset in it.
     let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
     let registers = blocks * LANES / kernels.lanes;
@@ -296,25 +321,31 @@ unsafe fn multiply<T: Real>(
                 let wide = WIDE.min(registers - register);
                 let [(block, lane), (next, next_lane)] = [at(register), at(register + wide - 1)];
                 let distance = |step: usize| (next - block) * step + next_lane - lane;
-                // SAFETY: promised by the caller.
-                unsafe {
-                    kernels.get(rows.len(), wide, Access::Blocks)(&Tile {
-                        k: terms,
-                        a: points.add(p * room.point() + rows.start * LANES),
-                        a_step: room.block(),
-                        b: filters
-                            .add(block * filter_room.block() + p * filter_room.point() + lane),
-                        b_step: LANES,
-                        b_next: distance(filter_room.block()),
-                        offsets: std::ptr::null(),
-                        c: sums
-                            .add(p * sum_room.point() + block * sum_room.block() + lane)
-                            .add(rows.start * LANES),
-                        c_step: LANES,
-                        c_next: distance(sum_room.block()),
-                        add: false,
-                        bias: std::ptr::null(),
-                    });
+                let run = kernels.get(rows.len(), wide, Access::Blocks);
+                for tap in 0..taps {
+                    let tile = tap * each + rows.start;
+                    let filter = tap * filter_room.tap() + lane;
+                    // SAFETY: promised by the caller.
+                    unsafe {
+                        run(&Tile {
+                            k: terms,
+                            a: points.add(p * room.point() + tile * LANES),
+                            a_step: room.block(),
+                            b: filters
+                                .add(block * filter_room.block() + p * filter_room.point())
+                                .add(filter),
+                            b_step: LANES,
+                            b_next: distance(filter_room.block()),
+                            offsets: std::ptr::null(),
+                            c: sums
+                                .add(p * sum_room.point() + block * sum_room.block() + lane)
+                                .add(rows.start * LANES),
+                            c_step: LANES,
+                            c_next: distance(sum_room.block()),
+                            add: tap > 0,
+                            bias: std::ptr::null(),
+                        });
+                    }
                 }
             }
         }

@@ -5,7 +5,9 @@
 //! points; at each point, tiles times channels is a matrix that is multiplied by the transformed
 //! filters; the inverse transform takes the 36 sums to the outputs. Points are kept in blocks of
 //! [`LANES`] channels, so that transforms work on whole registers whatever the size of the image.
-//! Convolutions with stride 2 become some with stride 1 (`strided`): 7×7 is 4×4 then.
+//! Convolutions with stride 2 become some with stride 1 (`strided`): 7×7 is 4×4 then. Over volumes
+//! the algorithm works on slices, one for each position on the depth axis: the sums of the taps on
+//! that axis are added at the points, where the tiles of a slice serve all filters that read it.
 //!
 //! **Precision.** The transforms add numbers of different size: for values of about one size the
 //! error is about ten times that of the direct sum, and at most `2e-5 * sum |x| |w|` of an output's
@@ -17,6 +19,7 @@
 //! A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 
 mod forward;
+mod regions;
 mod strided;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -28,7 +31,6 @@ use super::Conv;
 use crate::kernels::kept::Keeper;
 use crate::kernels::parallel::OnElements;
 use crate::kernels::real::Real;
-use std::ops::Range;
 use std::sync::OnceLock;
 use strided::Phases;
 use tiles::Cut;
@@ -44,6 +46,7 @@ pub struct Geometry {
     batch: usize,
     in_c: usize,
     out_c: usize,
+    depth: Depth,
     input: [usize; 2],
     output: [usize; 2],
     pad: [usize; 2],
@@ -54,6 +57,15 @@ pub struct Geometry {
     /// With stride 2, where the channels come from; the other extents are those of the convolution
     /// with stride 1.
     phases: Option<Phases>,
+}
+
+/// The axis of slices, of stride 1; each of its extents is 1 for an image.
+#[derive(Clone, Copy, Debug)]
+struct Depth {
+    input: usize,
+    output: usize,
+    kernel: usize,
+    pad: usize,
 }
 
 /// Whether `RSNET_WINOGRAD` leaves the algorithm on.
@@ -74,14 +86,10 @@ impl Geometry {
     /// The geometry of `conv`, if the algorithm applies.
     pub fn of(conv: &Conv) -> Option<Self> {
         let applies = conv.groups == 1
-            && conv.kernel[0] == 1
             && conv.stride[0] == 1
             && conv.stride[1] == conv.stride[2]
             && conv.dilate == [1; 3]
-            && conv.input[0] == 1
-            && conv.pad[0] == 0
-            && conv.pad[1] < conv.kernel[1]
-            && conv.pad[2] < conv.kernel[2]
+            && (0..3).all(|axis| conv.pad[axis] < conv.kernel[axis])
             && conv.out_size() > 0
             && conv.batch > 0
             && conv.in_c > 0
@@ -90,6 +98,12 @@ impl Geometry {
             batch: conv.batch,
             in_c: conv.in_c,
             out_c: conv.out_c,
+            depth: Depth {
+                input: conv.input[0],
+                output: conv.output[0],
+                kernel: conv.kernel[0],
+                pad: conv.pad[0],
+            },
             input: [conv.input[1], conv.input[2]],
             output: [conv.output[1], conv.output[2]],
             pad: [conv.pad[1], conv.pad[2]],
@@ -105,9 +119,14 @@ impl Geometry {
         (applies && FILTERS.contains(&geometry.kernel)).then_some(geometry)
     }
 
+    /// Elements of a filter on one slice of a channel.
+    fn square(&self) -> usize {
+        self.kernel * self.kernel
+    }
+
     /// Elements of a filter on one channel.
     fn taps(&self) -> usize {
-        self.kernel * self.kernel
+        self.depth.kernel * self.square()
     }
 
     /// Side of a tile of outputs.
@@ -123,8 +142,37 @@ impl Geometry {
     /// The squares that tiles read and write.
     fn cuts(&self) -> (Cut, Cut) {
         let (side, across) = (self.side(), self.tile_columns());
-        let read = Cut { planes: self.input, pad: self.pad, side: REACH, step: side, across };
-        (read, Cut { planes: self.output, pad: [0; 2], side, ..read })
+        let [read_size, written_size] = self.sizes();
+        let apart = self.depth.input * read_size;
+        let read =
+            Cut { planes: self.input, apart, pad: self.pad, side: REACH, step: side, across };
+        let apart = self.depth.output * written_size;
+        (read, Cut { planes: self.output, apart, pad: [0; 2], side, ..read })
+    }
+
+    /// Elements of a slice of the input and of the output.
+    fn sizes(&self) -> [usize; 2] {
+        [self.input, self.output].map(|[height, width]| height * width)
+    }
+
+    /// The output slices of all images.
+    fn slices(&self) -> usize {
+        self.batch * self.depth.output
+    }
+
+    /// The first element of the input slice that the first tap on the depth axis reads for output
+    /// slice `slice`, or of the one `on` after it; `None` for padding.
+    fn read_at(&self, slice: usize, on: usize, channel: usize) -> Option<usize> {
+        let Depth { input, output, pad, .. } = self.depth;
+        let at = (slice % output + on).checked_sub(pad).filter(|at| *at < input)?;
+        Some(((slice / output * self.in_c + channel) * input + at) * self.sizes()[0])
+    }
+
+    /// The first element of output slice `slice`.
+    fn written_at(&self, slice: usize, channel: usize) -> usize {
+        let depth = self.depth.output;
+        let plane = (slice / depth * self.out_c + channel) * depth + slice % depth;
+        plane * self.sizes()[1]
     }
 
     /// The convolution that takes the gradient of the output to that of the input.
@@ -134,6 +182,12 @@ impl Geometry {
             out_c: self.in_c,
             input: self.output,
             output: self.input,
+            depth: Depth {
+                input: self.depth.output,
+                output: self.depth.input,
+                pad: self.depth.kernel - 1 - self.depth.pad,
+                ..self.depth
+            },
             pad: self.pad.map(|p| self.kernel - 1 - p),
             ..*self
         }
@@ -143,14 +197,14 @@ impl Geometry {
     /// with the measured cost of transforms.
     fn pays(&self) -> bool {
         let (inner, outer) = (padded(self.in_c), padded(self.out_c));
-        let positions = self.batch * self.output[0] * self.output[1];
-        let direct = positions * self.direct * self.out_c / 32;
-        let tiles = self.batch * self.tile_rows() * self.tile_columns();
-        let products = POINTS * tiles * self.in_c * outer / 32;
+        let direct = self.slices() * self.sizes()[1] * self.direct * self.out_c / 32;
+        let tiles = self.slices() * self.tile_rows() * self.tile_columns();
+        let products = POINTS * tiles * self.in_c * self.depth.kernel * outer / 32;
         let of_tiles = tiles * (inner + outer) * 12;
         // Filters that leave the caches are written to memory and read again.
-        let is_large = inner * outer * POINTS * size_of::<f32>() > 16 << 20;
-        let of_filters = inner * outer * if is_large { 60 } else { 18 };
+        let filters = inner * outer * self.depth.kernel;
+        let is_large = filters * POINTS * size_of::<f32>() > 16 << 20;
+        let of_filters = filters * if is_large { 60 } else { 18 };
         products + of_tiles + of_filters < direct
     }
 
@@ -160,28 +214,6 @@ impl Geometry {
 
     fn tile_columns(&self) -> usize {
         self.output[1].div_ceil(self.side())
-    }
-
-    /// Rows of tiles of all images.
-    fn all_rows(&self) -> usize {
-        self.batch * self.tile_rows()
-    }
-
-    /// `rows` of all images' tiles as parts of single images: image, its rows, and the number of
-    /// tiles before them.
-    fn bands(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
-        let (each, across) = (self.tile_rows(), self.tile_columns());
-        let start = rows.start;
-        let mut at = start;
-        std::iter::from_fn(move || {
-            (at < rows.end).then(|| {
-                let image = at / each;
-                let end = rows.end.min((image + 1) * each);
-                let band = (image, at - image * each..end - image * each, (at - start) * across);
-                at = end;
-                band
-            })
-        })
     }
 }
 

@@ -24,8 +24,11 @@ const PHASES: usize = 4;
 pub struct Phases {
     /// Channels of an image.
     channels: usize,
+    /// Slices of a channel.
+    depth: usize,
     input: [usize; 2],
-    kernel: [usize; 2],
+    /// Taps on the depth axis and on the others.
+    kernel: [usize; 3],
     pad: [usize; 2],
 }
 
@@ -33,11 +36,12 @@ pub struct Phases {
 pub fn split(conv: &Conv, whole: Geometry) -> Geometry {
     let phases = Phases {
         channels: conv.in_c,
+        depth: whole.depth.input,
         input: whole.input,
-        kernel: [conv.kernel[1], conv.kernel[2]],
+        kernel: conv.kernel,
         pad: whole.pad,
     };
-    let side = |axis: usize| (phases.kernel[axis].max(1) - 1 + phases.shift(axis)) / 2 + 1;
+    let side = |axis: usize| (phases.kernel[1 + axis].max(1) - 1 + phases.shift(axis)) / 2 + 1;
     Geometry {
         in_c: conv.in_c * PHASES,
         input: whole.input.map(|n| n.div_ceil(2)),
@@ -57,14 +61,23 @@ impl Phases {
     /// Calls `f(tap of a filter, the same in the filter's phases)` for the taps of one channel;
     /// these filters have the side `side`.
     fn for_taps(&self, side: usize, mut f: impl FnMut(usize, usize)) {
-        let [height, width] = self.kernel;
-        for row in 0..height {
-            for column in 0..width {
-                let [y, x] = [row + self.shift(0), column + self.shift(1)];
-                let phase = y % 2 * 2 + x % 2;
-                f(row * width + column, (phase * side + y / 2) * side + x / 2);
-            }
+        let [depth, height, width] = self.kernel;
+        for tap in 0..depth * height * width {
+            let (slice, y, x) = (tap / width / height, tap / width % height, tap % width);
+            let [y, x] = [y + self.shift(0), x + self.shift(1)];
+            let phase = y % 2 * 2 + x % 2;
+            f(tap, ((phase * depth + slice) * side + y / 2) * side + x / 2);
         }
+    }
+
+    /// Elements of a filter on one channel.
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// Planes of an image.
+    fn planes(&self) -> usize {
+        self.channels * self.depth
     }
 
     /// The filters over the phases.
@@ -73,7 +86,7 @@ impl Phases {
     /// `w` has the filters of the convolution.
     unsafe fn split_filters<T: Real>(&self, geometry: &Geometry, w: *const T, to: &mut [T]) {
         to.fill(T::zero());
-        let taps = self.kernel[0] * self.kernel[1];
+        let taps = self.taps();
         for (i, to) in to.chunks_exact_mut(PHASES * geometry.taps()).enumerate() {
             self.for_taps(geometry.kernel, |tap, at| {
                 // SAFETY: promised by the caller.
@@ -97,13 +110,14 @@ impl Phases {
         let ([height, width], [rows, columns]) = (self.input, self.input.map(|n| n.div_ceil(2)));
         let phase = rows * columns;
         for plane in planes {
+            let (channel, slice) = (plane / self.depth, plane % self.depth);
             for row in 0..2 * rows {
                 // SAFETY: promised by the caller.
                 unsafe {
                     let from = (row < height).then(|| x.add((plane * height + row) * width));
-                    let even =
-                        split.add((plane * PHASES + row % 2 * 2) * phase + row / 2 * columns);
-                    f(from, [even, even.add(phase)]);
+                    let even = ((channel * PHASES + row % 2 * 2) * self.depth + slice) * phase;
+                    let even = split.add(even + row / 2 * columns);
+                    f(from, [even, even.add(self.depth * phase)]);
                 }
             }
         }
@@ -197,14 +211,15 @@ crate::simd! {
 
 impl Geometry {
     /// Elements of the phases of an image, of an output, and of all filters.
-    fn sizes(&self) -> [usize; 3] {
-        let [input, output] = [self.input, self.output].map(|planes| planes[0] * planes[1]);
+    fn totals(&self) -> [usize; 3] {
+        let [input, output] = self.sizes();
+        let [input, output] = [self.depth.input * input, self.depth.output * output];
         [self.in_c * input, self.out_c * output, self.in_c * self.out_c * self.taps()]
     }
 
     /// Images of a round.
     fn round<T>(&self) -> usize {
-        let [image, ..] = self.sizes();
+        let [image, ..] = self.totals();
         (ROUND_BYTES / size_of::<T>() / image.max(1)).clamp(1, self.batch)
     }
 
@@ -229,15 +244,15 @@ pub unsafe fn forward<T: Real>(
     (y, done): (*mut T, Option<OnElements<'_>>),
     keeper: Option<Keeper<'_>>,
 ) {
-    let ([image, output, filters], plane) = (geometry.sizes(), phases.input[0] * phases.input[1]);
+    let ([image, output, filters], plane) = (geometry.totals(), phases.input[0] * phases.input[1]);
     with_scratch(filters + geometry.round::<T>() * image, |scratch: &mut [T]| {
         let (filters, images) = scratch.split_at_mut(filters);
         // SAFETY: promised by the caller; the scratch has room for a round.
         unsafe {
             phases.split_filters(geometry, w, filters);
             for (first, round) in geometry.rounds::<T>() {
-                let planes = phases.channels * plane;
-                let (count, to) = (round.batch * phases.channels, images.as_mut_ptr());
+                let planes = phases.planes() * plane;
+                let (count, to) = (round.batch * phases.planes(), images.as_mut_ptr());
                 phases.split_planes(count, x.add(first * planes), to);
                 let (y, filters) = (y.add(first * output), filters.as_ptr());
                 let moved = |e: Range<usize>| {
@@ -262,15 +277,15 @@ pub unsafe fn backward_data<T: Real>(
     w: *const T,
     dx: *mut T,
 ) {
-    let ([image, output, filters], plane) = (geometry.sizes(), phases.input[0] * phases.input[1]);
+    let ([image, output, filters], plane) = (geometry.totals(), phases.input[0] * phases.input[1]);
     with_scratch(filters + geometry.round::<T>() * image, |scratch: &mut [T]| {
         let (filters, images) = scratch.split_at_mut(filters);
         // SAFETY: promised by the caller; the scratch has room for a round.
         unsafe {
             phases.split_filters(geometry, w, filters);
             for (first, round) in geometry.rounds::<T>() {
-                let planes = phases.channels * plane;
-                let (count, from) = (round.batch * phases.channels, images.as_mut_ptr());
+                let planes = phases.planes() * plane;
+                let (count, from) = (round.batch * phases.planes(), images.as_mut_ptr());
                 whole::backward_data(&round, dy.add(first * output), filters.as_ptr(), from);
                 phases.join_planes(count, from, dx.add(first * planes));
             }
@@ -288,7 +303,7 @@ pub unsafe fn backward_weight<T: Real>(
     dy: *const T,
     dw: *mut T,
 ) {
-    let ([image, output, filters], plane) = (geometry.sizes(), phases.input[0] * phases.input[1]);
+    let ([image, output, filters], plane) = (geometry.totals(), phases.input[0] * phases.input[1]);
     with_scratch(2 * filters + geometry.round::<T>() * image, |scratch: &mut [T]| {
         let (sums, images) = scratch.split_at_mut(2 * filters);
         let (sums, part) = sums.split_at_mut(filters);
@@ -296,8 +311,8 @@ pub unsafe fn backward_weight<T: Real>(
         // SAFETY: promised by the caller; the scratch has room for a round.
         unsafe {
             for (first, round) in geometry.rounds::<T>() {
-                let planes = phases.channels * plane;
-                let (count, to) = (round.batch * phases.channels, images.as_mut_ptr());
+                let planes = phases.planes() * plane;
+                let (count, to) = (round.batch * phases.planes(), images.as_mut_ptr());
                 phases.split_planes(count, x.add(first * planes), to);
                 weight::backward_weight(&round, to, dy.add(first * output), part.as_mut_ptr());
                 for (sum, &part) in sums.iter_mut().zip(&*part) {
@@ -305,7 +320,7 @@ pub unsafe fn backward_weight<T: Real>(
                 }
             }
         }
-        let taps = phases.kernel[0] * phases.kernel[1];
+        let taps = phases.taps();
         for (i, from) in sums.chunks_exact(PHASES * geometry.taps()).enumerate() {
             phases.for_taps(geometry.kernel, |tap, at| {
                 // SAFETY: promised by the caller.

@@ -1,5 +1,6 @@
 //! The transformed convolution against the scalar reference, and its documented error bound.
 
+use super::regions::{Region, Regions};
 use super::*;
 use crate::dtype::Element;
 use crate::fork_join::tests::in_team;
@@ -11,6 +12,18 @@ use proptest::prelude::*;
 
 fn square(batch: usize, channels: [usize; 2], size: [usize; 2], pad: [usize; 2]) -> Option<Conv> {
     filter(3, 1, (batch, channels, size, pad))
+}
+
+/// A convolution of volumes whose filters are square on the last axes, and have other taps on the
+/// first.
+fn volume(
+    [depth, taps, pad]: [usize; 3],
+    (kernel, stride): (usize, usize),
+    extents: (usize, [usize; 2], [usize; 2], [usize; 2]),
+) -> Option<Conv> {
+    let mut conv = filter(kernel, stride, extents)?;
+    (conv.input[0], conv.kernel[0], conv.pad[0]) = (depth, taps, pad);
+    with_output(conv)
 }
 
 /// A convolution with a square filter.
@@ -89,6 +102,61 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn volumes_match_naive(
+        axis in [1usize..7, 1usize..5, 0usize..4],
+        (batch, in_c, out_c) in (1usize..4, 1usize..36, 1usize..36), height in 1usize..14,
+        width in 1usize..14, pad in [0usize..3, 0usize..3],
+        (kernel, stride) in (2usize..8, 1usize..3), seed: u64,
+    ) {
+        let conv = volume(axis, (kernel, stride), (batch, [in_c, out_c], [height, width], pad));
+        let Some(conv) = conv.filter(|c| Geometry::of(c).is_some()) else { return Ok(()) };
+        let [x, w, dy] = operands(&conv, seed);
+        let want = naive(&conv, &x, &w, &dy);
+        for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
+            prop_assert!(close(got, want, 1e-11), "{conv:?}");
+        }
+    }
+
+    /// The input tiles of a region are those that its output tiles read.
+    #[test]
+    fn each_tile_is_in_one_region(
+        axis in [1usize..9, 1usize..4, 0usize..3], batch in 1usize..5,
+        size in [1usize..40, 1usize..40], most in 1usize..200,
+    ) {
+        let Some(conv) = volume(axis, (3, 1), (batch, [1, 1], size, [1, 1])) else { return Ok(()) };
+        let Some(geometry) = Geometry::of(&conv) else { return Ok(()) };
+        let regions = Regions::new(&geometry, most);
+        let (rows, across) = (geometry.tile_rows(), geometry.tile_columns());
+        let mut seen = vec![0; geometry.slices() * rows];
+        let largest = regions.largest();
+        for region in (0..regions.count()).map(|i| regions.at(i)) {
+            prop_assert!(region.tiles() <= largest.tiles() && region.read() <= largest.read());
+            prop_assert_eq!(region.tiles() % (region.rows.len() * across), 0);
+            for (i, slice) in region.slices.clone().enumerate() {
+                region.rows.clone().for_each(|row| seen[slice * rows + row] += 1);
+                for tap in 0..region.taps {
+                    let [got, want] = [
+                        region.read_at(&geometry, i + tap, 0),
+                        geometry.read_at(slice, tap, 0),
+                    ];
+                    prop_assert_eq!(got, want);
+                }
+            }
+        }
+        prop_assert!(seen.iter().all(|n| *n == 1));
+        let least = if region_is_least(&largest) { usize::MAX } else { most };
+        prop_assert!(largest.read() <= least);
+    }
+}
+
+/// Whether a region has one row of one output slice.
+fn region_is_least(region: &Region) -> bool {
+    region.rows.len() == 1 && region.slices.len() == 1
+}
+
 #[test]
 fn columns_that_no_output_reads_are_skipped() {
     let conv = filter(8, 2, (1, [1, 1], [4, 13], [2, 0])).unwrap();
@@ -126,6 +194,7 @@ fn a_bias_is_added_to_every_output() {
 #[test]
 fn errors_stay_below_the_bound() {
     check_errors(&square(2, [64, 32], [14, 14], [1, 1]).unwrap());
+    check_errors(&volume([4, 3, 1], (3, 1), (1, [16, 16], [14, 14], [1, 1])).unwrap());
     for (kernel, stride) in [(4, 1), (5, 1), (7, 2)] {
         let pad = [kernel / 2; 2];
         check_errors(&filter(kernel, stride, (1, [16, 16], [14, 14], pad)).unwrap());
@@ -150,8 +219,9 @@ fn check_errors(conv: &Conv) {
 
 #[test]
 fn threads_do_not_change_the_bits() {
-    for (kernel, stride) in [(3, 1), (7, 2)] {
-        let conv = filter(kernel, stride, (3, [40, 24], [19, 13], [1, 1])).unwrap();
+    let extents = (3, [40, 24], [19, 13], [1, 1]);
+    let flat = [(3, 1), (7, 2)].map(|(kernel, stride)| filter(kernel, stride, extents));
+    for conv in flat.into_iter().chain([volume([5, 3, 1], (3, 1), extents)]).flatten() {
         let [x, w, dy] = operands(&conv, 3);
         let alone = transformed(&conv, &x, &w, &dy);
         assert_eq!(in_team(|| transformed(&conv, &x, &w, &dy)), alone);
@@ -178,6 +248,11 @@ fn small_convolutions_are_calculated_directly() {
     };
     assert!(chosen([64, 64], 56) && chosen([16, 16], 32));
     assert!(!chosen([3, 16], 32) && !chosen([64, 64], 1));
+    let over_volumes = |depth| {
+        let extents = (1, [64, 64], [28, 28], [1, 1]);
+        Geometry::chosen::<f32>(&volume(depth, (3, 1), extents).unwrap()).is_some()
+    };
+    assert!(over_volumes([8, 3, 1]) && over_volumes([8, 1, 0]));
     let conv = square(8, [64, 64], [56; 2], [1, 1]).unwrap();
     assert!(Geometry::chosen::<f64>(&conv).is_none(), "float64 is exact");
     assert!(Geometry::of(&Conv { dilate: [1, 2, 2], ..conv }).is_none());

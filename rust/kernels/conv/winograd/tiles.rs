@@ -42,6 +42,8 @@ impl Room {
 #[derive(Clone, Copy)]
 pub struct Cut {
     pub planes: [usize; 2],
+    /// Elements from the plane of a channel to that of the next.
+    pub apart: usize,
     pub pad: [usize; 2],
     pub side: usize,
     pub step: usize,
@@ -50,10 +52,6 @@ pub struct Cut {
 }
 
 impl Cut {
-    fn size(&self) -> usize {
-        self.planes[0] * self.planes[1]
-    }
-
     /// Positions that `count` tiles reach over.
     fn reach(&self, count: usize) -> usize {
         (count - 1) * self.step + self.side
@@ -67,11 +65,11 @@ impl Cut {
         (start..end, self.pad[axis].saturating_sub(first).min(count))
     }
 
-    /// Transforms the tiles of `rows` of one image and block of channels. `first` is the block's
+    /// Transforms the tiles of `rows` of one slice and block of channels. `first` is the block's
     /// first plane, `to` the first tile's first point.
     ///
     /// # Safety
-    /// The image has `channels` planes from `first`; `to` has room for the tiles, `point` apart.
+    /// There are `channels` planes from `first`; `to` has room for the tiles, `point` apart.
     pub unsafe fn transform<T: Real>(
         &self,
         planes: (*const T, usize),
@@ -110,7 +108,7 @@ impl Cut {
         let (height, width) = (self.reach(rows.len()), self.reach(self.across));
         let (lines, above) = self.inside(0, rows.start * self.step, height);
         let (columns, left) = self.inside(1, 0, width);
-        let plane = self.size() as isize;
+        let plane = self.apart as isize;
         let line = |at: usize| Mat {
             // SAFETY: the line is inside the plane.
             ptr: unsafe { first.cast_mut().add(at * self.planes[1] + columns.start) },
@@ -145,7 +143,7 @@ impl Cut {
         lines.start * self.planes[1]..lines.end * self.planes[1]
     }
 
-    /// Transforms sums back to the outputs of `rows` of one image and block of channels; the
+    /// Transforms sums back to the outputs of `rows` of one slice and block of channels; the
     /// inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
     ///
     /// # Safety
@@ -162,7 +160,6 @@ impl Cut {
         let columns = self.planes[1];
         with_scratch(self.reach(rows.len()) * width * LANES, |staged: &mut [T]| {
             let staged = staged.as_mut_ptr();
-            let plane = self.size();
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
                 for row in 0..rows.len() {
@@ -183,7 +180,7 @@ impl Cut {
                 for (i, at) in lines.enumerate().step_by(step.max(1)) {
                     let from = staged.add(i * width * LANES);
                     let from = Mat { ptr: from, row: 1, col: LANES as isize };
-                    let to = Mat::rows(first.add(at * columns), plane);
+                    let to = Mat::rows(first.add(at * columns), self.apart);
                     copy_matrix((channels, each), from, to);
                 }
             }

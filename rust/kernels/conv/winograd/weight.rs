@@ -4,7 +4,8 @@
 //! point the two are multiplied, and the sums are transformed to filters. Many tiles are processed
 //! in rounds, which bounds the buffers in between.
 
-use super::forward::FilterRoom;
+use super::forward::{FilterRoom, clear};
+use super::regions::{Region, Regions, bands};
 use super::tiles::Room;
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS, REACH};
@@ -15,12 +16,18 @@ use crate::kernels::layout::copy_matrix;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
-use std::ops::Range;
 
 /// Bytes of the transformed tiles of a round.
 const ROUND_BYTES: usize = 12 << 20;
 /// Tiles that are multiplied at once.
 const TERMS: usize = 256;
+
+/// A region of a round.
+struct Part {
+    region: Region,
+    /// Its first tile in both buffers.
+    first: [usize; 2],
+}
 
 /// `dw` from the images and `dy`; the extents are those of [`super::super::backward_weight`].
 ///
@@ -29,24 +36,30 @@ const TERMS: usize = 256;
 pub unsafe fn backward_weight<T: Real>(geometry: &Geometry, x: *const T, dy: *const T, dw: *mut T) {
     let sums_room = FilterRoom::new(geometry);
     let blocks = [sums_room.inner / LANES, sums_room.blocks];
-    let row = geometry.tile_columns() * (blocks[0] + blocks[1]) * LANES * POINTS * size_of::<T>();
-    let rounds = (geometry.all_rows() * row).div_ceil(ROUND_BYTES);
-    let rows = geometry.all_rows().div_ceil(rounds);
+    let tile = (blocks[0] + blocks[1]) * LANES * POINTS * size_of::<T>();
+    let most = ROUND_BYTES / tile;
+    let regions = Regions::new(geometry, most);
+    let largest = regions.largest();
+    let each = (most / largest.read()).clamp(1, regions.count());
     let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
-    let tiles = rows * geometry.tile_columns();
-    let rooms = blocks.map(|blocks| Room { blocks, tiles });
+    let tiles = [largest.read(), largest.tiles()];
+    let rooms = [0, 1].map(|side| Room { blocks: blocks[side], tiles: each * tiles[side] });
     with_scratch(sums_room.len() + rooms[0].len() + rooms[1].len(), |scratch: &mut [T]| {
         let (sums, rest) = scratch.split_at_mut(sums_room.len());
         let (left, right) = rest.split_at_mut(rooms[0].len());
         let sums = Shared(sums.as_mut_ptr());
         let points = [Shared(left.as_mut_ptr()), Shared(right.as_mut_ptr())];
-        for first in (0..geometry.all_rows()).step_by(rows) {
-            let rows = first..(first + rows).min(geometry.all_rows());
-            let tiles = rows.len() * geometry.tile_columns();
+        for first in (0..regions.count()).step_by(each) {
+            let round: Vec<Part> = (first..regions.count().min(first + each))
+                .map(|i| (regions.at(i), tiles.map(|tiles| (i - first) * tiles)))
+                .map(|(region, first)| Part { region, first })
+                .collect();
             // SAFETY: promised by the caller.
             unsafe {
-                transform_tiles(geometry, rows, [x, dy], points, rooms);
-                multiply((points, rooms), tiles, (sums, sums_room), first > 0);
+                for part in &round {
+                    transform_tiles(geometry, part, [x, dy], points, rooms);
+                }
+                multiply((points, rooms), &round, (sums, sums_room), first > 0);
             }
         }
         parallel_for(sums_room.blocks, 1, |blocks| {
@@ -58,101 +71,129 @@ pub unsafe fn backward_weight<T: Real>(geometry: &Geometry, x: *const T, dy: *co
     });
 }
 
-/// Transforms the tiles of `rows`: of the images to the first buffer, of the gradients to the
+/// Transforms the tiles of a region: of the images to the first buffer, of the gradients to the
 /// second.
 ///
 /// # Safety
 /// As [`backward_weight`]; the buffers have their rooms.
 unsafe fn transform_tiles<T: Real>(
     geometry: &Geometry,
-    rows: Range<usize>,
+    Part { region, first }: &Part,
     planes: [Shared<T>; 2],
     points: [Shared<T>; 2],
     rooms: [Room; 2],
 ) {
-    let across = geometry.tile_columns();
     let (input, output) = geometry.cuts();
     let all = geometry.transforms::<T>();
     let sides = [(input, geometry.in_c, all.input), (output, geometry.out_c, all.output_gradient)];
-    let blocks = rooms[0].blocks + rooms[1].blocks;
     // A task transforms one block of channels of some rows.
-    let each = 64usize.div_ceil(across);
-    let down = rows.len().div_ceil(each);
-    parallel_for(blocks * down, 1, |tasks| {
+    let each = 64usize.div_ceil(input.across);
+    let rows = [region.inputs(), region.slices.len()].map(|slices| slices * region.rows.len());
+    let down = rows.map(|rows| rows.div_ceil(each));
+    let of_images = rooms[0].blocks * down[0];
+    parallel_for(of_images + rooms[1].blocks * down[1], 1, |tasks| {
         for task in tasks {
-            let (block, part) = (task / down, task % down);
-            let side = usize::from(block >= rooms[0].blocks);
-            let block = if side == 0 { block } else { block - rooms[0].blocks };
+            let side = usize::from(task >= of_images);
+            let task = if side == 0 { task } else { task - of_images };
+            let (block, start) = (task / down[side], task % down[side] * each);
             let (cut, all_channels, run) = sides[side];
             let channels = LANES.min(all_channels - block * LANES);
-            let start = rows.start + part * each;
-            let part_rows = start..(start + each).min(rows.end);
-            let before = part * each * across;
-            for (image, band, tile) in geometry.bands(part_rows) {
+            let part = start..(start + each).min(rows[side]);
+            for (slice, band, before) in bands(part, region.rows.len()) {
+                let from = match side {
+                    0 => region.read_at(geometry, slice, block * LANES),
+                    _ => Some(region.written_at(geometry, slice, block * LANES)),
+                };
                 // SAFETY: promised by the caller; tasks write apart.
                 unsafe {
-                    let size = cut.planes[0] * cut.planes[1];
-                    let from = planes[side].at((image * all_channels + block * LANES) * size);
-                    let at = block * rooms[side].block() + (before + tile) * LANES;
-                    let to = (points[side].at(at), rooms[side].point());
-                    cut.transform((from.cast_const(), channels), band, run, to);
+                    let tile = first[side] + (start + before) * cut.across;
+                    let to = points[side].at(block * rooms[side].block() + tile * LANES);
+                    let to = (to, rooms[side].point());
+                    match from {
+                        Some(at) => {
+                            let from = (planes[side].at(at).cast_const(), channels);
+                            let above = region.rows.start;
+                            cut.transform(from, above + band.start..above + band.end, run, to);
+                        }
+                        None => clear(to, band.len() * cut.across),
+                    }
                 }
             }
         }
     });
 }
 
-/// Multiplies the first `tiles` tiles of both buffers at every point, and adds to the sums if
-/// `add`.
+/// Multiplies the tiles of a round at every point and for every tap on the depth axis, and adds to
+/// the sums if `add`.
 ///
 /// # Safety
 /// The buffers have the sizes of their extents.
 unsafe fn multiply<T: Real>(
     (points, rooms): ([Shared<T>; 2], [Room; 2]),
-    tiles: usize,
+    round: &[Part],
     (sums, sums_room): (Shared<T>, FilterRoom),
     add: bool,
 ) {
     let kernels = T::kernels();
     let panels = RowPanels::new(LANES, kernels);
     let registers = rooms[1].blocks * LANES / kernels.lanes;
-    let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
-    // The parts of a product of one point and block of input channels.
-    let product = |p: usize, inner: usize, terms: Range<usize>| {
+    let place =
+        |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
+    // The parts of a product of one point, tap and block of input channels, over some tiles of both
+    // buffers.
+    let product = |p: usize, (tap, inner): (usize, usize), at: [usize; 2], k: usize, add: bool| {
         for register in (0..registers).step_by(WIDE) {
             let wide = WIDE.min(registers - register);
-            let [(block, lane), (next, next_lane)] = [at(register), at(register + wide - 1)];
+            let [(block, lane), (next, next_lane)] = [place(register), place(register + wide - 1)];
             let distance = |step: usize| (next - block) * step + next_lane - lane;
             for rows in (0..panels.count()).map(|i| panels.at(i)) {
                 // SAFETY: promised by the caller; points and input channels are apart.
                 unsafe {
                     let a = points[0].at(p * rooms[0].point() + inner * rooms[0].block());
                     let b = points[1].at(p * rooms[1].point() + block * rooms[1].block() + lane);
-                    let row = inner * LANES + rows.start;
+                    let row = tap * sums_room.inner + inner * LANES + rows.start;
                     let c = sums.at(block * sums_room.block() + p * sums_room.point() + lane);
                     kernels.get(rows.len(), wide, Access::Panels)(&Tile {
-                        k: terms.len(),
-                        a: a.add(terms.start * LANES + rows.start),
+                        k,
+                        a: a.add(at[0] * LANES + rows.start),
                         a_step: LANES,
-                        b: b.add(terms.start * LANES),
+                        b: b.add(at[1] * LANES),
                         b_step: LANES,
                         b_next: distance(rooms[1].block()),
                         offsets: std::ptr::null(),
                         c: c.add(row * LANES),
                         c_step: LANES,
                         c_next: distance(sums_room.block()),
-                        add: add || terms.start > 0,
+                        add,
                         bias: std::ptr::null(),
                     });
                 }
             }
         }
     };
+    // The tiles in spans, of which as many as stay in the cache are multiplied before the next.
+    let spans = |Part { region, first }: &Part| {
+        let (tiles, first) = (region.tiles(), *first);
+        let span = move |start| (first.map(|first| first + start), TERMS.min(tiles - start));
+        (0..tiles).step_by(TERMS).map(span)
+    };
+    let spans: Vec<_> = round.iter().flat_map(spans).collect();
+    let Some((Part { region, .. }, (_, longest))) = round.first().zip(spans.first()) else {
+        return;
+    };
+    let cached: Vec<_> = spans.chunks((TERMS / longest).max(1)).collect();
     parallel_for(POINTS, 1, |all| {
         for p in all {
-            for from in (0..tiles).step_by(TERMS) {
-                for inner in 0..rooms[0].blocks {
-                    product(p, inner, from..tiles.min(from + TERMS));
+            for (i, spans) in cached.iter().enumerate() {
+                for tap in 0..region.taps {
+                    let on = tap * region.tiles_each();
+                    for inner in 0..rooms[0].blocks {
+                        let mut add = add || i > 0;
+                        for &([left, right], k) in *spans {
+                            product(p, (tap, inner), [left + on, right], k, add);
+                            add = true;
+                        }
+                    }
                 }
             }
         }
@@ -175,13 +216,15 @@ unsafe fn write_filters<T: Real>(
     with_scratch(inputs * count * LANES, |taps: &mut [T]| {
         // SAFETY: promised by the caller.
         unsafe {
-            (geometry.transforms::<T>().filter_gradient)(&Squares {
-                count: inputs,
-                from: sums.add(block * room.block()),
-                to: taps.as_mut_ptr(),
-                from_steps: [REACH * room.point(), room.point(), LANES].map(|s| s as isize),
-                to_steps: [side * LANES, LANES, count * LANES],
-            });
+            for tap in 0..geometry.depth.kernel {
+                (geometry.transforms::<T>().filter_gradient)(&Squares {
+                    count: inputs,
+                    from: sums.add(block * room.block() + tap * room.tap()),
+                    to: taps.as_mut_ptr().add(tap * geometry.square() * LANES),
+                    from_steps: [REACH * room.point(), room.point(), LANES].map(|s| s as isize),
+                    to_steps: [side * LANES, LANES, count * LANES],
+                });
+            }
             let from = Mat { ptr: taps.as_mut_ptr(), row: 1, col: LANES as isize };
             let depth = inputs * count;
             copy_matrix((lanes, depth), from, Mat::rows(dw.add(first * depth), depth));
