@@ -22,7 +22,7 @@ const TINY_ELEMS: usize = 512;
 /// Why work has no result after an attempt to run it inline.
 #[derive(Clone, Debug)]
 pub enum Declined {
-    /// It works on too many elements, on a device, or runs Python code.
+    /// It works on too many elements, on a device, may take long, or runs Python code.
     NotInline,
     /// It is short, but has to be an operation of the engine: an array has a variable, or a hook is
     /// to be notified of every operation. Whether the arrays are idle was not asked.

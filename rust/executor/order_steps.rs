@@ -1,8 +1,9 @@
 //! The order in which the steps of a pass are cut into segments.
 //!
-//! A segment waits for everything that any of its steps waits for. So that no callback waits for
-//! one whose result it does not need, native steps stay together only if the same callbacks lead to
-//! them. Of these, the steps that lead to no callback are apart: they run while callbacks do.
+//! Callbacks, and native steps that may take long, are alone in their segments. A segment waits for
+//! everything that any of its steps waits for. So that none of them waits for one whose result it
+//! does not need, the other steps stay together only if the same ones lead to them. Of these, the
+//! steps that lead to none are apart: they run meanwhile.
 
 use super::step::Step;
 use crate::engine::Var;
@@ -18,15 +19,15 @@ pub struct Ordered {
 
 impl Ordered {
     /// Returns the steps of `pass` in an order that data, memory and arrays from outside allow.
-    /// Without callbacks that is the given one, in one group.
+    /// If none is alone, that is the given one, in one group.
     pub fn of(plan: &Plan, steps: &[Step], pass: Range<usize>) -> Ordered {
-        let is_callback: Vec<bool> = steps[pass.clone()].iter().map(Step::is_callback).collect();
+        let is_alone: Vec<bool> = steps[pass.clone()].iter().map(Step::is_alone).collect();
         let (begin, count) = (pass.start, pass.len());
-        if !is_callback.contains(&true) {
+        if !is_alone.contains(&true) {
             return Ordered { steps: pass.collect(), groups: vec![0; count] };
         }
         let edges = Edges::new(count, &pairs(plan, &steps[pass]));
-        let keys = keys(&edges, &is_callback);
+        let keys = keys(&edges, &is_alone);
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|&s| (keys[s], s));
         let mut groups: Vec<u32> = Vec::with_capacity(count);
@@ -84,9 +85,9 @@ fn outside(steps: &[Step], pairs: &mut Vec<(u32, u32)>) {
 /// The order is one in which they can run: a step before another has no more callbacks before it,
 /// fewer if it is a callback itself, and the same only if it leads to a callback where the other
 /// does.
-fn keys(edges: &Edges, is_callback: &[bool]) -> Vec<(u32, u8, u32)> {
-    let count = is_callback.len();
-    let callbacks: Vec<usize> = (0..count).filter(|&s| is_callback[s]).collect();
+fn keys(edges: &Edges, is_alone: &[bool]) -> Vec<(u32, u8, u32)> {
+    let count = is_alone.len();
+    let callbacks: Vec<usize> = (0..count).filter(|&s| is_alone[s]).collect();
     let (mut number, mut set) = (vec![0u32; count], vec![0u32; count]);
     edges.by_blocks(&callbacks, |_, leads| {
         let mut known: FxHashMap<(u32, u64), u32> = FxHashMap::default();
@@ -96,15 +97,15 @@ fn keys(edges: &Edges, is_callback: &[bool]) -> Vec<(u32, u8, u32)> {
             set[s] = *known.entry((set[s], leads[s])).or_insert(next);
         }
     });
-    let mut leads_on = is_callback.to_vec();
+    let mut leads_on = is_alone.to_vec();
     for s in (0..count).rev() {
         if leads_on[s] {
             edges.before(s).iter().for_each(|&b| leads_on[b as usize] = true);
         }
     }
-    let kind = |s: usize| match (is_callback[s], leads_on[s]) {
+    let kind = |s: usize| match (is_alone[s], leads_on[s]) {
         (true, _) => 2,
         (false, leads_on) => !leads_on as u8,
     };
-    (0..count).map(|s| (number[s] - is_callback[s] as u32, kind(s), set[s])).collect()
+    (0..count).map(|s| (number[s] - is_alone[s] as u32, kind(s), set[s])).collect()
 }

@@ -32,7 +32,7 @@ const MOST_ARRAYS: usize = MAX_VARIABLES / 2;
 /// Steps that are one engine operation.
 #[derive(Clone)]
 pub struct Segment {
-    /// In ascending order; one range unless the pass has callbacks.
+    /// In ascending order; one range unless the pass has steps that are alone.
     pub steps: Arc<[Range<usize>]>,
     /// The same outside of training and in it, as chains and what is between them.
     pub parts: [Arc<[Part]>; 2],
@@ -261,7 +261,7 @@ impl Segmenter<'_> {
         let callback = steps.first().is_some_and(|step| step.is_callback());
         Segment {
             device: steps.first().map_or_else(Context::default, |s| s.device),
-            is_short: !callback
+            is_short: !steps.iter().any(|step| step.is_alone())
                 && steps.len() <= SHORT_STEPS
                 && bytes <= SHORT_BYTES
                 && steps.iter().all(|step| step.is_on_host()),

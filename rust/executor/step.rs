@@ -232,6 +232,11 @@ impl Step {
         self.prepared.is_callback()
     }
 
+    /// Returns true if no other step shares its segment.
+    pub fn is_alone(&self) -> bool {
+        self.is_callback() || self.prepared.op.long
+    }
+
     /// The device on whose stream the step computes, if it does not run on the host or copies.
     pub fn computes_on(&self) -> Option<&Arc<Device>> {
         self.prepared.computes_on().filter(|_| self.crossing.is_none())

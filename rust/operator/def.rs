@@ -148,6 +148,9 @@ pub struct OpDef {
     pub deterministic: bool,
     /// True if recomputing it costs too much: `MXNET_BACKWARD_DO_MIRROR` keeps its outputs.
     pub expensive: bool,
+    /// True if a call may take long or wait for another thread: it is an operation of its own, and
+    /// never runs on the thread that asks for it.
+    pub long: bool,
     /// True if a copy may run again although the operator modifies inputs. The copy writes to
     /// separate memory, so the outputs must not depend on what it writes there.
     pub rerun_safe: bool,
@@ -220,6 +223,7 @@ impl OpDef {
             is_backward: name.starts_with("_backward"),
             deterministic: true,
             expensive: false,
+            long: false,
             rerun_safe: false,
             auto_variables: true,
             shaped_by_numbers: false,
@@ -256,6 +260,12 @@ impl OpDef {
     /// Returns true if a kernel is outside of the core.
     pub fn is_callback(&self) -> bool {
         self.kernels.iter().any(|k| matches!(k.body, Body::Callback(_)))
+    }
+
+    /// Returns true if calls are operations of their own, so that what does not need their results
+    /// need not wait for them.
+    pub fn is_alone(&self) -> bool {
+        self.long || self.is_callback()
     }
 
     /// Number of outputs that callers get.

@@ -178,6 +178,7 @@ pub const ELEMENTWISE: u32 = 1;
 pub const BACKWARD: u32 = 2;
 pub const NOT_DETERMINISTIC: u32 = 4;
 pub const RANDOM: u32 = 8;
+pub const LONG: u32 = 16;
 
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -40,6 +40,7 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
     def.library = Some(op.library.name.clone());
     def.aliases = op.aliases.clone();
     def.is_backward = op.has(abi::BACKWARD);
+    def.long = op.has(abi::LONG);
     // `resources` depends on attributes and shapes: the operator may draw in some calls.
     def.deterministic =
         !op.has(abi::NOT_DETERMINISTIC | abi::RANDOM) && op.calls.resources.is_none();

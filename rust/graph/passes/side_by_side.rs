@@ -1,22 +1,22 @@
-//! Memory that lets callbacks run side by side.
+//! Memory that lets callbacks, and kernels that may take long, run side by side.
 //!
-//! Operators outside of the core may block, so one that does not need another's result should not
-//! wait for its memory either. A node that takes over the bytes of another has to wait for it, and
-//! with it for the callbacks that lead to it. What a node uses therefore keeps its bytes until
-//! every callback to come in the same pass needs those callbacks anyway.
+//! Operators that are alone (`OpDef::is_alone`) may block, so one that does not need another's
+//! result should not wait for its memory either. A node that takes over the bytes of another has to
+//! wait for it, and with it for those of them that lead to it. What a node uses therefore keeps its
+//! bytes until every one to come in the same pass needs those anyway.
 
 use super::super::reach::Edges;
 use super::super::static_graph::Graph;
 use std::ops::Range;
 
-/// By node: the position of the last callback that would wait in vain if it took over memory of
+/// By node: the position of the last one that would wait in vain if it took over memory of
 /// the node; 0 where none would.
 pub struct Apart {
     until: Vec<u32>,
 }
 
 impl Apart {
-    /// `None` if no callback can run beside another.
+    /// `None` if none can run beside another.
     pub fn of(graph: &Graph) -> Option<Apart> {
         let pairs: Vec<(u32, u32)> = (graph.nodes.iter().zip(0..))
             .flat_map(|(node, id)| node.predecessors().map(move |before| (before, id)))
@@ -41,16 +41,16 @@ impl Apart {
     }
 }
 
-/// For the callbacks of one pass: the last later one that they do not lead to.
+/// For what is alone in one pass: the last later node of them that they do not lead to.
 fn find(graph: &Graph, edges: &Edges, pass: Range<usize>, until: &mut [u32]) {
-    let is_callback = |id: &usize| graph.nodes[*id].op.as_ref().is_some_and(|op| op.is_callback());
-    let callbacks: Vec<usize> = pass.filter(is_callback).collect();
-    if callbacks.len() < 2 {
+    let is_alone = |id: &usize| graph.nodes[*id].op.as_ref().is_some_and(|op| op.is_alone());
+    let alone: Vec<usize> = pass.filter(is_alone).collect();
+    if alone.len() < 2 {
         return;
     }
-    edges.by_blocks(&callbacks, |block, leads| {
+    edges.by_blocks(&alone, |block, leads| {
         let mut open = u64::MAX >> (u64::BITS as usize - block.len());
-        for &later in callbacks.iter().rev() {
+        for &later in alone.iter().rev() {
             let earlier = block.partition_point(|&id| id < later) as u32;
             let mut missed =
                 open & !leads[later] & 1u64.checked_shl(earlier).map_or(u64::MAX, |b| b - 1);

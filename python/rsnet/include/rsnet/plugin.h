@@ -175,7 +175,9 @@ enum {
   RSNET_ELEMENTWISE = 1,      /* one shape, one dtype, elements independent of one another */
   RSNET_BACKWARD = 2,         /* a backward operator: outputs are like the forward node's inputs */
   RSNET_NOT_DETERMINISTIC = 4, /* equal calls may differ: never merged, never computed again */
-  RSNET_RANDOM = 8            /* draws random numbers by host->random */
+  RSNET_RANDOM = 8,           /* draws random numbers by host->random */
+  RSNET_LONG = 16             /* a call may take long, or wait for another thread: never run on the
+                                 thread that asks for it, nor in one operation with other nodes */
 };
 typedef struct rsnet_op {
   uint32_t struct_size;

@@ -296,11 +296,13 @@ using FResourceRequest = std::function<std::vector<ResourceRequest>(const NodeAt
 using nnvm::FInferShape;
 using nnvm::FInferType;
 
-// Attributes that sources set and rsnet has no use for: all arrays are dense, every kernel runs
-// where the engine puts it, and what is deterministic follows from the resources.
+// Of every type but kSync a call may take long (RSNET_LONG).
 enum ExecType { kSync, kAsync, kLocal, kCrossDeviceCopy, kSubgraphExec };
-enum class DispatchMode { kUndefined = -1, kFCompute, kFComputeEx, kFComputeFallback, kVariable };
 using FExecType = std::function<ExecType(const NodeAttrs&)>;
+
+// Attributes that sources set and rsnet has no use for: all arrays are dense, and what is
+// deterministic follows from the resources.
+enum class DispatchMode { kUndefined = -1, kFCompute, kFComputeEx, kFComputeFallback, kVariable };
 using FInferStorageType = std::function<bool(const NodeAttrs&, int, DispatchMode*,
                                              std::vector<int>*, std::vector<int>*)>;
 using THasDeterministicOutput = bool;

@@ -32,6 +32,16 @@ class NnvmOp {
     return value != nullptr && *value;
   }
 
+  // The type of one that depends on parameters is not known.
+  bool IsLong() const {
+    const FExecType* type = Attr<FExecType>("FExecType");
+    try {
+      return type != nullptr && (*type)(NodeAttrs()) != ExecType::kSync;
+    } catch (...) {
+      return true;
+    }
+  }
+
   rsnet_status RegisterOp(const rsnet_host* host, rsnet_registry* registry) {
     CheckAttributes(*op_);
     for (const std::string& group : op_->groups) {
@@ -48,7 +58,7 @@ class NnvmOp {
     rsnet::AttrList attrs(op_->fields);
     rsnet_op op = {};
     op.struct_size = sizeof op;
-    op.flags = backward ? RSNET_BACKWARD : 0;
+    op.flags = (backward ? RSNET_BACKWARD : 0) | (IsLong() ? RSNET_LONG : 0);
     op.name = op_->name.c_str();
     op.doc = op_->description.c_str();
     op.aliases = aliases.data();
