@@ -15,7 +15,8 @@ from .condition import Condition
 from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
-from .inference import Inference
+from .inference import Found, Inference
+from .signatures import Signatures
 
 
 class Kernel(NamedTuple):
@@ -51,6 +52,7 @@ class UserOpDefinition:
         self.check: Callable[[Any], Any] | None = None
         self.inference: Inference
         self.sbp: Any = None
+        self.signatures: Signatures | None = None
         self.doc = ""
         self.docs: Mapping[str, str] = {}
         self.kernels: list[Kernel] = []
@@ -226,11 +228,17 @@ class UserOpDefinition:
     def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         return (ins, self.inference.shapes(conf, ins), True) if exact else None
 
+    def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
+        """Inference where shapes are known, and types but for some of inputs."""
+        return self.inference.both(conf, shapes, types)
+
     def _infer_both(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Any:
-        answer = self.inference.both(conf, shapes, types)
+        found = self.infer(conf, shapes, types)
+        if self.signatures is not None:
+            self.signatures(conf, shapes, *found)
         if not self.kernels:  # a call, or a graph that is bound
             raise fail(self.name, f"has no kernel: expected one, by op.kernel('{self.name}')")
-        return answer
+        return found
 
     def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
         return None if ins and not any(ins) else self.inference.types(conf, ins)

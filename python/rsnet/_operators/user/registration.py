@@ -19,12 +19,12 @@ from ..checks import (
     is_integer,
 )
 from .attr import Attr
-from .checked_inference import CheckedInference
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
 from .gradient import GradContext, Gradient
-from .inference import InferenceByFunctions
+from .inference import Inference
+from .signatures import Signatures
 
 #: Keywords of every call, and the parameters that count arrays.
 RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts")
@@ -112,9 +112,9 @@ def define(
         raise fail(name, "invalid outputs: expected one at least")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
-    d.inference = InferenceByFunctions(name, infer, infer_dtype)
+    d.inference = Inference(name, infer, infer_dtype)
     if sbp is not None:
-        d.inference = CheckedInference(d, sbp, d.inference)
+        d.signatures = Signatures(d, sbp)
     d.registered = _registered or name
     _check_names(d)
     d.check_defaults()
