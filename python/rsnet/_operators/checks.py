@@ -48,20 +48,10 @@ def invalid(
     return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a missing name: the public one that is most like it, if any."""
-    import difflib  # for errors only: it would add to the time of importing rsnet
-
-    near = difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
-
-
 def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
     """An error for a name that is not declared; it proposes the nearest ones."""
-    import difflib  # for errors only: it would add to the time of importing rsnet
-
     listed = list(known)
-    near = difflib.get_close_matches(str(name), listed, n=1)
+    near = registry.close(name, listed)
     hint = f"did you mean '{near[0]}'? " if near else ""
     expected = f"one of: {', '.join(listed)}" if listed else "none, as none is declared"
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
