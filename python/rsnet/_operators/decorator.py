@@ -110,7 +110,7 @@ def op(
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         kernels = ["FCompute<cpu>", *(["FCompute<gpu>"] if views == "cupy" else [])]
-        entry.record.input_docs = checked_docs(name, argument_docs, inputs)
+        entry.input_docs = checked_docs(name, argument_docs, inputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
             entry.set_attr_parser(param).add_arguments(param.fields())
@@ -204,22 +204,22 @@ def _decorated(name: str) -> Entry:
     known: Entry | None = registry.entries.get(name)
     if known is None:
         return new_entry(name)  # known to others once it is complete
-    if not known.record.installed:
+    if not known.installed:
         return known
-    if not known.record.decorated:
+    if not known.decorated:
         only = "the decorator op.op replaces only what it has registered"
         raise fail(f"operator '{name}'", f"already registered, by attributes: {only}")
     entry = Entry(name)
-    entry.record.installed = True
+    entry.installed = True
     return entry
 
 
 def _put(entry: Entry) -> None:
     """Enters a decorated record; a graph that is bound keeps the operator it was bound with."""
     known, registry.entries[entry.name] = registry.entries.get(entry.name), entry
-    entry.record.decorated = True
+    entry.decorated = True
     if known is not None and known is not entry:
-        known.record.superseded = True
+        known.superseded = True
         warn_of_replacing(f"operator '{entry.name}'", "function")
 
 

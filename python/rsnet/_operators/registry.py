@@ -80,7 +80,7 @@ def missing(name: str) -> str | None:
     Returns ``None`` if there is no record of the name.
     """
     entry = entries.get(name)
-    if entry is not None and not entry.record.installed:
+    if entry is not None and not entry.installed:
         return (
             f"operator '{name}' is registered, but cannot be used yet: it lacks a way to compute, "
             'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
