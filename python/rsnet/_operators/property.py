@@ -117,11 +117,8 @@ class Description:
         """The answer of ``infer_type`` of operators that take nothing but float32."""
         for name, given in zip(self.list_arguments(), in_type):
             if given not in (None, np.float32):
-                what, expected = (
-                    f"dtype of '{name}'",
-                    "float32 (override infer_type to take others)",
-                )
-                raise invalid(operator, what, np.dtype(given).name, expected)
+                expected = "float32 (override infer_type to take others)"
+                raise invalid(operator, f"dtype of '{name}'", np.dtype(given).name, expected)
         f32 = np.float32
         aux = self.list_auxiliary_states()
         return [f32] * len(in_type), [f32] * n_out, [f32] * len(aux)

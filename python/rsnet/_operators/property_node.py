@@ -11,15 +11,7 @@ from typing import Any
 
 from .._exceptions import add_note
 from ..base import MXNetError, Unusable
-from .checks import (
-    TYPES,
-    invalid,
-    is_integer,
-    name_list,
-    resource_requests,
-    shape_list,
-    type_list,
-)
+from .checks import TYPES, invalid, is_integer, name_list, resource_requests, shape_list, type_list
 from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
 from .property import OperatorProperty
@@ -199,9 +191,7 @@ class Node:
 
     def scatter(self, inputs: list[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
         """The inputs of the backward operator as out_grad, in_data, out_data and aux."""
-        plan = self._plan
-        if plan is None:
-            plan = self.plan()
+        plan = self.plan()
         if self._is_whole:  # as they come
             grads, first = self.facts.visible, self.facts.visible + self.n_args
             end = first + self.n_out

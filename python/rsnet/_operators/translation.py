@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .. import _core
@@ -21,15 +20,7 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import (
-    ANY_INPUTS,
-    Definition,
-    Facts,
-    KernelSpec,
-    named_inputs,
-    numbered,
-    on_device,
-)
+from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, kernel_on, named_inputs, numbered
 from .elementwise import OneBackward
 from .gradient import Rule, Source
 from .record import OperatorRecord
@@ -108,11 +99,10 @@ class Translation:
             attrs.on_variables = self._set_on_variables(attrs)
         # Mistakes in hints show at the call, not where a graph is planned.
         if not self.attr("TIsBackward", False):
-            hints: dict[str, Callable[[Attrs], Any]]
-            hints = {"FInplaceOption": self.inplace, "FResourceRequest": self.resources}
-            for attribute, check in hints.items():
-                if self.attr(attribute) is not None:
-                    check(attrs)
+            if self.attr("FInplaceOption") is not None:
+                self.inplace(attrs)
+            if self.attr("FResourceRequest") is not None:
+                self.resources(attrs)
         return attrs
 
     def _facts(self, attrs: Attrs) -> Facts:
@@ -234,27 +224,15 @@ class Translation:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)
 
-        match, views = ("device", kind.device), self.record.kernel_views[name]
-        if kind.device == "gpu":
-            there = on_device(self.name, views, run)
-            return KernelSpec(name, match, int(kind.extended), there, views == "numpy")
-        return KernelSpec(name, match, int(kind.extended), run, views in ("numpy", "cupy"))
+        spec = KernelSpec(name, (), int(kind.extended), run)
+        return kernel_on(kind.device, self.name, self.record.kernel_views[name], spec)
 
     def gradient(self) -> Any:
         function = self.attr("FGradient")
         if function is None:
             return None
         if isinstance(function, OneBackward):
-
-            def deps(attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
-                entries = [(Source.OUT_GRAD, i) for i in range(n_out)]
-                if function.inputs:
-                    entries += [(Source.INPUT, i) for i in range(n_in)]
-                if function.outputs:
-                    entries += [(Source.OUTPUT, i) for i in range(n_out)]
-                return entries
-
-            return ("backward", function.backward, deps)
+            return ("backward", function.backward, function.deps)
 
         def rule(
             attrs: Attrs, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any

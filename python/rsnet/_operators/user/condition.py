@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partialmethod
+from functools import partialmethod, reduce
 from typing import Any
 
 import numpy as np
@@ -96,10 +96,7 @@ class _Getter:
             return Condition("dtype", self.subject, [self._type(v) for v in values])
         if not values:
             raise TypeError("is_in: expected at least one value")
-        result = self._compare("==", values[0])
-        for value in values[1:]:
-            result = result | self._compare("==", value)
-        return result
+        return reduce(Condition.__or__, [self._compare("==", value) for value in values])
 
     __eq__ = partialmethod(_compare, "==")
     __ne__ = partialmethod(_compare, "!=")

@@ -79,14 +79,10 @@ class UserOpDefinition:
                 raise unknown(self.name, "attribute", key, self.attrs)
         full = {}
         for key, declared in self.attrs.items():
-            if key in attrs:
-                full[key] = attrs[key]
-            elif declared.required:
-                raise fail(
-                    self.name, f"expected the attribute '{key}' of kind {declared.kind}, got none"
-                )
-            else:
-                full[key] = declared.default
+            if declared.required and key not in attrs:
+                attribute = f"the attribute '{key}' of kind {declared.kind}"
+                raise fail(self.name, f"expected {attribute}, got none")
+            full[key] = attrs.get(key, declared.default)
             declared.verify(self.name, key, full[key])
         conf = Conf(self, counts, full)
         if self.check is not None:
