@@ -290,14 +290,11 @@ class Optimizer:
         return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
 
     def _get_lrs(self, indices: Sequence[int]) -> list[float]:
-        if self.lr_scheduler is None:
-            return [self._get_lr(index) for index in indices]
         rates: list[float] = []
         for start in range(0, len(indices), self.rates_together):
             self._held_rate = self.learning_rate
             try:
-                some = indices[start : start + self.rates_together]
-                rates += [self._get_lr(index) for index in some]
+                rates += map(self._get_lr, indices[start : start + self.rates_together])
             finally:
                 self._held_rate = None
         return rates
@@ -323,10 +320,7 @@ class Optimizer:
         self.num_update = max(count, self.num_update)
         return count
 
-    @staticmethod
-    def register(klass: type[Optimizer]) -> type[Optimizer]:
-        """The class decorator `register`."""
-        return register(klass)
+    register = staticmethod(register)
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
