@@ -15,16 +15,10 @@ from . import registry
 #: Shapes on this side of the core: an unknown extent is 0, an unknown shape is ().
 ShapeTuple = tuple[int, ...]
 
-TYPES: dict[str | None, Any] = {
-    "float32": np.float32,
-    "float64": np.float64,
-    "float16": np.float16,
-    "uint8": np.uint8,
-    "int32": np.int32,
-    "int8": np.int8,
-    "int64": np.int64,
-    "bool": np.bool_,
-    None: None,
+#: NumPy's types by name; None is an unknown type.
+TYPES: dict[str | None, Any] = {None: None} | {
+    name: np.dtype(name).type
+    for name in ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 }
 
 #: The most bytes that an operator may ask for: more than any machine can address.
@@ -124,21 +118,6 @@ def check_takes(
         raise fail(operator, f"{what} takes {signature}, expected ({listed}){hint}") from None
 
 
-def check_defaults(operator: str, function: Any) -> None:
-    """Refuses arguments with defaults in a function of Python: no call of an operator could give
-    them. (Functions of libraries may have some, and values may be bound behind a ``*``.)
-    """
-    code = getattr(function, "__code__", None)
-    if code is None or not function.__defaults__:
-        return
-    name = code.co_varnames[code.co_argcount - 1]
-    raise fail(
-        operator,
-        f"the argument '{name}' of the function has a default: expected none, as parameters of an "
-        "operator come from param=",
-    )
-
-
 def warn_of_replacing(what: str, new: str) -> None:
     """Warns that something is registered a second time."""
     warn(f"{what} is registered again; the new {new} replaces the old")
@@ -214,14 +193,13 @@ def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -
 
 def checked_docs(operator: str, docs: Any, names: Sequence[str]) -> Mapping[str, str]:
     """``docs``, which describe some of the ``names``; nothing for None."""
-    if not isinstance(docs, Mapping | None) or not all(
-        isinstance(v, str) for v in (docs or {}).values()
-    ):
+    docs = {} if docs is None else docs
+    if not isinstance(docs, Mapping) or not all(isinstance(v, str) for v in docs.values()):
         raise invalid(operator, "argument_docs", docs, "a dict of strings")
-    for key in docs or ():
+    for key in docs:
         if key not in names:
             raise unknown(operator, "argument", key, names)
-    return docs or {}
+    return docs
 
 
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:

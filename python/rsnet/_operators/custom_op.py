@@ -281,16 +281,15 @@ _without_backward: set[str] = set()
 
 def _run(node: Node, method: str, function: Any, *operands: Any) -> None:
     """Calls ``forward`` or ``backward`` of an operator object; errors name its ``op_type``."""
+    operator = f"operator '{node.name}' (Custom)"
     try:
         answer = function(*operands)
     except Exception as error:
-        add_note(error, f"in {method} of operator '{node.name}' (Custom)")
+        add_note(error, f"in {method} of {operator}")
         raise
     if answer is not None:
-        how = "results are written to the outputs (self.assign)"
-        raise invalid(
-            f"operator '{node.name}' (Custom)", f"result of {method}", answer, f"None: {how}"
-        )
+        nothing = "None: results are written to the outputs (self.assign)"
+        raise invalid(operator, f"result of {method}", answer, nothing)
 
 
 def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, req: Any, outs: Any, aux: Any) -> None:
@@ -313,12 +312,7 @@ _OP_TYPE = schema_field(
     "op_type", "string", doc="Name under which the CustomOpProp class is registered."
 )
 _forward, _backward = node_definitions(
-    "Custom",
-    _core.Schema([_OP_TYPE], open=True),
-    _make,
-    _run_forward,
-    _run_backward,
-    state=_state,
+    "Custom", _core.Schema([_OP_TYPE], open=True), _make, _run_forward, _run_backward, state=_state
 )
 _forward.doc = (
     "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"

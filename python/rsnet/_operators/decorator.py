@@ -14,7 +14,6 @@ from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, new_entry, register
 from .checks import (
-    check_defaults,
     check_takes,
     checked_docs,
     fail,
@@ -104,9 +103,7 @@ def op(
             raise invalid(name, "function", f, "a function", MXTypeError)
         leading = [] if param is None else ["p"]
         check_takes(name, "the function", f, [*leading, *inputs], " (op.op(inputs=...) names them)")
-        check_defaults(name, f)
-        if param is not None:
-            _check_no_fields(name, f, param)
+        _check_arguments(name, f, param)
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         kernels = ["FCompute<cpu>", *(["FCompute<gpu>"] if views == "cupy" else [])]
@@ -187,16 +184,22 @@ def _attach(name: str, f: Any, gradient: Callable[..., Any], entry: Entry) -> No
         raise invalid(name, "function", f, kept, MXTypeError) from None
 
 
-def _check_no_fields(name: str, f: Any, param: type[Parameter]) -> None:
-    """Refuses a function that takes a field of ``param`` as an argument of its own."""
-    code = getattr(f, "__code__", None)
-    for taken in code.co_varnames[: code.co_argcount] if code is not None else ():
-        if taken in param._names:
-            raise fail(
-                name,
-                f"the function takes '{taken}', a field of {param.__name__}: expected p.{taken}, "
-                "of the first argument",
-            )
+def _check_arguments(name: str, f: Any, param: type[Parameter] | None) -> None:
+    """Refuses arguments of a function of Python that no call of an operator could give: with
+    defaults, or fields of ``param``, which has them. (Functions of libraries may have defaults, and
+    values may be bound behind a ``*``.)
+    """
+    if not hasattr(f, "__code__"):
+        return
+    for taken, argument in inspect.signature(f, follow_wrapped=False).parameters.items():
+        if argument.kind > argument.POSITIONAL_OR_KEYWORD:
+            return
+        if argument.default is not argument.empty:
+            has = f"the argument '{taken}' of the function has a default"
+            raise fail(name, f"{has}: expected none, as parameters of an operator come from param=")
+        if param is not None and taken in param._names:
+            takes = f"the function takes '{taken}', a field of {param.__name__}"
+            raise fail(name, f"{takes}: expected p.{taken}, of the first argument")
 
 
 def _decorated(name: str) -> Entry:

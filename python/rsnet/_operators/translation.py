@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from .. import _core
@@ -72,13 +73,11 @@ class Translation:
         if self.record.key_var_num_args or self.record.num_inputs == kVarg:
             return ANY_INPUTS
         count = self.record.num_inputs if isinstance(self.record.num_inputs, int) else 1
-        names = numbered("data", count)
-        if self.attr("FListInputNames") is not None:
-            try:
-                attrs = Attrs(self.name, None, {})
-                names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
-            except Exception:  # the names depend on parameters: only the signature suffers
-                pass
+        names, listed = numbered("data", count), self.attr("FListInputNames")
+        if listed is not None:
+            # Where the names depend on parameters, only the signature suffers.
+            with contextlib.suppress(Exception):
+                names = name_list(self.name, "FListInputNames", listed(Attrs(self.name, None, {})))
         return named_inputs(names, self.record.input_docs)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:

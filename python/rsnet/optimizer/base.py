@@ -414,9 +414,8 @@ _CALLS_TOGETHER = 4096
 
 def push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> None:
     """Calls `update` with the number of every weight; what this pushes becomes few operations."""
-    before = engine.set_bulk_size(_CALLS_TOGETHER)
-    try:
-        elements = 0
+    elements = 0
+    with engine.bulk(_CALLS_TOGETHER):
         for at, weight in enumerate(weights):
             update(at)
             elements += weight.size
@@ -424,5 +423,3 @@ def push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> 
                 engine.set_bulk_size(0)
                 engine.set_bulk_size(_CALLS_TOGETHER)
                 elements = 0
-    finally:
-        engine.set_bulk_size(before)

@@ -280,10 +280,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
 
 def dumps(
-    reset: bool = False,
-    format: str = "table",
-    sort_by: str = "total",
-    ascending: bool = False,
+    reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False
 ) -> str:
     """Totals, least, greatest and average by name, of all that was recorded since the statistics
     began.

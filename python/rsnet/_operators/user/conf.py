@@ -37,10 +37,8 @@ class Conf:
             raise unknown(self.definition.name, what, arg, [a.name for a in args])
         n = self.counts[arg]
         if not 0 <= i < n:
-            what = f"index of argument '{arg}'"
-            raise invalid(
-                self.definition.name, what, i, f"0 to {n - 1}" if n else "none, it is absent"
-            )
+            there = f"0 to {n - 1}" if n else "none, it is absent"
+            raise invalid(self.definition.name, f"index of argument '{arg}'", i, there)
         return self.starts[arg] + i
 
     def attr(self, name: str) -> Any:
