@@ -12,9 +12,6 @@ from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError, shown
 from . import registry
 
-#: Shapes on this side of the core: an unknown extent is 0, an unknown shape is ().
-ShapeTuple = tuple[int, ...]
-
 #: NumPy's types by name; None is an unknown type.
 TYPES: dict[str | None, Any] = {None: None} | {
     name: np.dtype(name).type
@@ -139,8 +136,11 @@ def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[s
         raise invalid(operator, f"number of {of} in {what}", len(value), expected)
 
 
-def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
-    """Checks that ``value`` is one shape for each name; extents may be anything with an index."""
+def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[Any]:
+    """Checks that ``value`` is one shape for each name; extents may be anything with an index.
+
+    In the shapes on this side of the core an unknown extent is 0, and an unknown shape is ().
+    """
     _check_list(operator, what, value, "shapes", names)
     shapes = []
     for name, shape in zip(names, value):

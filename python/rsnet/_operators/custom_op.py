@@ -161,20 +161,6 @@ class CustomOpProp(Description):
         """
         return ograd_stype, in_stype, out_stype, ["default"] * len(igrad_stype), aux_stype
 
-    def declare_backward_dependency(
-        self, out_grad: list[int], in_data: list[int], out_data: list[int]
-    ) -> list[int]:
-        """What backward reads; the memory of anything else may be used again before. Default: all,
-        without ``out_grad`` if the top gradient is not needed.
-
-        The numbers stand for arrays and have no other meaning. Returning what was not given, or one
-        twice, is an MXNetError.
-
-        >>> CustomOpProp(need_top_grad=False).declare_backward_dependency([0], [1, 2], [3])
-        [1, 2, 3]
-        """
-        return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
-
     def create_operator(
         self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]
     ) -> CustomOp:
@@ -229,8 +215,6 @@ def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
             raise fail("Custom", f"unknown op_type '{op_type}': {none}")
         raise unknown("Custom", "op_type", op_type, sorted(registry.custom_props))
     prop = cls(**given)
-    if not hasattr(prop, "need_top_grad_"):
-        CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
     Node.__init__(node, op_type, prop, property_style=False)
     _refuse_sparse(node, cls)
     return node

@@ -75,7 +75,11 @@ class Operator:
 
 
 class Description:
-    """What the forms of an operator description have in common: names, all with defaults."""
+    """What the forms of an operator description have in common: names and dependencies, all with
+    defaults.
+    """
+
+    need_top_grad_ = True
 
     def list_arguments(self) -> list[str]:
         """Names of the arguments, in order; default ``["data"]``.
@@ -101,6 +105,21 @@ class Description:
         []
         """
         return []
+
+    def declare_backward_dependency(
+        self, out_grad: list[Any], in_data: list[Any], out_data: list[Any]
+    ) -> list[Any]:
+        """The entries that backward reads, each once; the memory of what is not listed may be used
+        again before.
+
+        Default: all of them, without ``out_grad`` where ``need_top_grad_`` is False. Entries stand
+        for arrays and have no other meaning. Returning what was not given, or one twice, is an
+        MXNetError.
+
+        >>> Description().declare_backward_dependency(["dy"], ["x", "w"], ["y"])
+        ['dy', 'x', 'w', 'y']
+        """
+        return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
 
     def accumulates(self) -> bool:
         """Whether ``forward`` and ``backward`` handle the request ``add`` themselves, as
@@ -281,18 +300,6 @@ class OperatorProperty(Description):
         []
         """
         return []
-
-    def declare_backward_dependency(
-        self, out_grad: list[Any], in_data: list[Any], out_data: list[Any]
-    ) -> list[Any]:
-        """The entries that backward reads, each once; what is not listed may be freed early.
-
-        Default: all of them.
-
-        >>> OperatorProperty().declare_backward_dependency(["dy"], ["x", "w"], ["y"])
-        ['dy', 'x', 'w', 'y']
-        """
-        return [*out_grad, *in_data, *out_data]
 
     def forward_inplace_option(
         self, in_data: list[Any], out_data: list[Any]

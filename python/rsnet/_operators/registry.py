@@ -186,5 +186,4 @@ def announce(names: Sequence[str]) -> None:
 
 def hidden_by(name: str) -> str | None:
     """What an operator ``name`` would hide; ``None`` for nothing."""
-    found = (hides(name) for _, hides in _namespaces)
-    return next((hidden for hidden in found if hidden is not None), None)
+    return next((found for _, hides in _namespaces if (found := hides(name)) is not None), None)

@@ -16,19 +16,18 @@ class Conf:
     __slots__ = ("definition", "counts", "attrs", "facts", "starts")
 
     def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
-        self.definition = definition
-        self.counts = counts
-        self.attrs = attrs
-        d = definition
-        names = {}
+        self.definition, self.counts, self.attrs = definition, counts, attrs
         self.starts: dict[str, int] = {}
-        for args in (d.inputs, d.outputs):
-            listed: list[str] = []
-            for arg in args:
-                self.starts[arg.name] = len(listed)
-                listed += [arg.tensor(i) for i in range(counts[arg.name])]
-            names[args is d.outputs] = tuple(listed)
-        self.facts = Facts(names[False], names[True], len(names[True]))
+        ins, outs = self._arrays(definition.inputs), self._arrays(definition.outputs)
+        self.facts = Facts(ins, outs, len(outs))
+
+    def _arrays(self, args: Sequence[Arg]) -> tuple[str, ...]:
+        """The names of all arrays of arguments; notes where those of each begin."""
+        names: list[str] = []
+        for arg in args:
+            self.starts[arg.name] = len(names)
+            names += [arg.tensor(i) for i in range(self.counts[arg.name])]
+        return tuple(names)
 
     def position(self, arg: str, i: int, args: Sequence[Arg]) -> int:
         """Where array ``i`` of argument ``arg`` stands among all inputs or outputs."""
