@@ -176,33 +176,28 @@ class Optimizer:
         for name, value in {**numbers, **optional}.items():
             if name in numbers or value is not None:
                 self._check_number(name, value)
-        self.rescale_grad = rescale_grad
-        self.wd = wd
-        self.clip_gradient = clip_gradient
+        self.rescale_grad, self.clip_gradient, self.wd = rescale_grad, clip_gradient, wd
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is not None and not hasattr(lr_scheduler, "base_lr"):
             raise TypeError(
                 f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}: "
                 "expected an LRScheduler"
             )
-        if lr_scheduler is None:
-            self.lr = 0.01 if learning_rate is None else learning_rate
-        else:
-            self.lr = lr_scheduler.base_lr if learning_rate is None else learning_rate
+        default = 0.01 if lr_scheduler is None else lr_scheduler.base_lr
+        self.lr = default if learning_rate is None else learning_rate
+        if lr_scheduler is not None:
             if lr_scheduler.base_lr != self.lr:
                 warn(_overwritten(lr_scheduler, self.lr))
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
-        self.begin_num_update = integer("begin_num_update", begin_num_update, least=0)
-        self.num_update = self.begin_num_update
+        begin = integer("begin_num_update", begin_num_update, least=0)
+        self.num_update = self.begin_num_update = begin
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
         # Updates of each index so far: for each device, and for the one whose turn it is.
         self._all_index_update_counts: dict[int, dict[int, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
-        self.lr_mult: dict[Any, float] = {}
-        self.wd_mult: dict[Any, float] = {}
         self.set_lr_mult({})
         self.set_wd_mult({})
 
