@@ -256,7 +256,7 @@ def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
 def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
     flags = [_DTYPE_NP_TO_MX[TYPES[t]] for t in types]
     made = node.prop.create_operator(ctx, [list(s) for s in shapes], flags)
-    return checked_operator(node.name, "create_operator", made)
+    return checked_operator(node.name, made)
 
 
 #: Operators without a backward whose gradients were asked for: warned of once each.

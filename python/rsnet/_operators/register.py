@@ -84,9 +84,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         n = node.n_args
         kinds = [TYPES[t] for t in types[:n]]
-        made = checked_operator(
-            name, "create_operator", node.prop.create_operator_ex(ctx, shapes[:n], kinds)
-        )
+        made = checked_operator(name, node.prop.create_operator_ex(ctx, shapes[:n], kinds))
         if hasattr(made, "exec_type"):
             check_exec_type(name, "exec_type", made.exec_type())
         return made

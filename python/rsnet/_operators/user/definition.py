@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -68,9 +69,7 @@ class UserOpDefinition:
     def conf(self, counts: dict[str, int], attrs: dict[str, Any]) -> Conf:
         """A complete, checked conf; ``attrs`` in normal form."""
         for arg in (*self.inputs, *self.outputs):
-            n = counts.get(arg.name)
-            if n is None:
-                n = counts[arg.name] = 0 if arg.optional else arg.count
+            n = counts.setdefault(arg.name, 0 if arg.optional else arg.count)
             arg.check(self.name, n)
         if not any(counts[arg.name] for arg in self.outputs):
             raise invalid(self.name, "number of outputs", 0, "at least 1")
@@ -96,11 +95,9 @@ class UserOpDefinition:
         for key, value in defaults.items():
             self.attrs[key].verify(self.name, key, value)
         if self.check is not None:
-            try:
+            with contextlib.suppress(NotGiven):
                 answer = self.check(Conf(self, counts, defaults))
-            except NotGiven:
-                return
-            refuse(self.name, "attributes", dict(defaults), answer)
+                refuse(self.name, "attributes", dict(defaults), answer)
 
     # The core's side ---------------------------------------------------------------------------
 
@@ -141,27 +138,25 @@ class UserOpDefinition:
         d.infer_type = self._infer_type
         d.infer_both = self._infer_both
         d.inplace = self._inplace
+        d.gradient = ("rule", gradient_rule(self))
+        if any(k.create for k in self.kernels):
+            d.state = lambda conf, ctx, shapes, types: {}
         outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
         for k in self.kernels:
             for o, i in k.inplace:
                 if o not in outs or i not in ins:
                     pairs = f"pairs of one of {sorted(outs)} and one of {sorted(ins)}"
                     raise invalid(self.name, f"inplace of kernel {k.name}", (o, i), pairs)
-        d.gradient = ("rule", gradient_rule(self))
-        if any(k.create for k in self.kernels):
-            d.state = lambda conf, ctx, shapes, types: {}
-        for k in self.kernels:
             where, run = k.where.resolved(self._tensor, self._compared), self._run(k)
             spec = KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates)
             d.kernels.append(spec)
         d.install(replace=replace)
 
     def _tensor(self, arg: str, i: int) -> str:
-        for a in (*self.inputs, *self.outputs):
-            if a.name == arg:
-                return a.tensor(i)
-        known = [a.name for a in (*self.inputs, *self.outputs)]
-        raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
+        known = {a.name: a for a in (*self.inputs, *self.outputs)}
+        if arg not in known:
+            raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
+        return known[arg].tensor(i)
 
     def _compared(self, attribute: str, how: str, value: Any) -> str:
         if attribute not in self.attrs:
