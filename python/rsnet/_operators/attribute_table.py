@@ -117,9 +117,8 @@ def check_kernels(operator: str, names: Mapping[str, Any]) -> None:
             other = seen.setdefault((kernel.device, kernel.extended), name)
             if other != name:
                 both = f"{name} and {other} both compute on {kernel.device}"
-                raise fail(
-                    operator, f"{both}: expected one of them, as an operator is stateful or not"
-                )
+                one = "one of them, as an operator is stateful or not"
+                raise fail(operator, f"{both}: expected {one}")
 
 
 class InputVariable:

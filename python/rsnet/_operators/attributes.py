@@ -142,9 +142,8 @@ class Entry(OperatorRecord):
         before if it is refused.
         """
         if self.superseded:
-            raise fail(
-                self.name, "invalid record, an old one: expected that of the last registration"
-            )
+            last = "that of the last registration"
+            raise fail(self.name, f"invalid record, an old one: expected {last}")
         before = vars(self).copy()
         vars(self).update(fields)
         if any(name in KERNELS for name in self.attributes):

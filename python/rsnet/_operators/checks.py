@@ -82,10 +82,8 @@ def free_name(where: str, name: object) -> str:
     special = (free.startswith("__") and free.endswith("__")) or free == "_internal"
     hidden = "what Python keeps of a module" if special else registry.hidden_by(free)
     if hidden is not None:
-        raise MXValueError(
-            f"{where}: invalid name '{free}': expected one that hides nothing but operators, and "
-            f"it would hide {hidden}"
-        )
+        other = f"one that hides nothing but operators, and it would hide {hidden}"
+        raise MXValueError(f"{where}: invalid name '{free}': expected {other}")
     return free
 
 

@@ -13,7 +13,7 @@ from .._sbp.context import SbpContext
 from .._sbp.rules import parse_rule
 from ..base import MXNetError
 from . import registry
-from .checks import free_name
+from .checks import fail, free_name
 from .user.attr import Attr
 from .user.conf import Conf
 from .user.definition import UserOpDefinition
@@ -173,10 +173,8 @@ class LibraryDefinition(UserOpDefinition):
 
     def install(self, *, replace: bool) -> None:
         """Kernels and gradients of libraries' operators come from libraries."""
-        raise MXNetError(
-            f"{self.name}: the operator is of library '{self.library}': its kernels and gradient "
-            "cannot be written in Python"
-        )
+        of = f"the operator is of library '{self.library}'"
+        raise fail(self.name, f"{of}: its kernels and gradient cannot be written in Python")
 
     def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
         """Inference by the library, for ``rsnet.sbp``: the core asks itself."""

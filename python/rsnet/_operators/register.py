@@ -114,10 +114,7 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
     try:
         prop = cls()
         if cls.Param is not None:
-            blank = cls.Param.__new__(cls.Param)
-            for field in cls.Param._names:
-                setattr(blank, field, cls.Param._defaults[field])
-            prop.param = blank
+            prop.param = cls.Param.from_values(list(cls.Param._defaults.values()))
         names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     except Exception:  # only the signature suffers: the real names come with real parameters
         names = ["data"]

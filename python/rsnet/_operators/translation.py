@@ -134,11 +134,8 @@ class Translation:
         """How many inputs a call has, by the parameter that counts them."""
         key = self.record.key_var_num_args
         if key is None:
-            raise fail(
-                self.name,
-                "any number of inputs (op.kVarg): expected the name of the parameter that counts "
-                "them, by set_key_var_num_args",
-            )
+            parameter = "the name of the parameter that counts them, by set_key_var_num_args"
+            raise fail(self.name, f"any number of inputs (op.kVarg): expected {parameter}")
         n = getattr(attrs.parsed, key, None)
         if n is None:
             n = attrs.dict.get(key)
@@ -216,9 +213,8 @@ class Translation:
 
         def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
             if stateless and state is None:  # a backward operator has the state of its forward one
-                raise fail(
-                    self.name, f"expected FCreateOpState, which makes the state that {name} needs"
-                )
+                maker = f"FCreateOpState, which makes the state that {name} needs"
+                raise fail(self.name, f"expected {maker}")
             if requests is not None:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)

@@ -179,10 +179,8 @@ class Optimizer:
         self.rescale_grad, self.clip_gradient, self.wd = rescale_grad, clip_gradient, wd
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is not None and not hasattr(lr_scheduler, "base_lr"):
-            raise TypeError(
-                f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}: "
-                "expected an LRScheduler"
-            )
+            wrong = f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}"
+            raise TypeError(f"{wrong}: expected an LRScheduler")
         default = 0.01 if lr_scheduler is None else lr_scheduler.base_lr
         self.lr = default if learning_rate is None else learning_rate
         if lr_scheduler is not None:
@@ -241,10 +239,8 @@ class Optimizer:
             If a scheduler decides it.
         """
         if self.lr_scheduler is not None:
-            raise UserWarning(
-                f"set_learning_rate({lr!r}): expected an optimizer without lr_scheduler, which "
-                "decides the rate"
-            )
+            without = "an optimizer without lr_scheduler, which decides the rate"
+            raise UserWarning(f"set_learning_rate({lr!r}): expected {without}")
         self._check_number("learning_rate", lr)
         self.lr = lr
 

@@ -373,10 +373,8 @@ def _mode_of_environment() -> int:
     if not text:
         return _ALL
     if not text.isascii() or not text.isdigit() or int(text) > _ALL:
-        raise ValueError(
-            f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of 1 (symbolic), 2 "
-            "(imperative), 4 (api) and 8 (memory)"
-        )
+        modes = "1 (symbolic), 2 (imperative), 4 (api) and 8 (memory)"
+        raise ValueError(f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of {modes}")
     return int(text)
 
 

@@ -199,9 +199,8 @@ class UserOpDefinition:
         if len(open_ended) > 1 and rest > 0:
             several, names = " and ".join(open_ended), ", ".join(a.name for a in self.inputs)
             why = f"{several} take any number each: pass arg_counts, one number each for {names}"
-            raise fail(
-                self.name, f"{total} inputs can be shared out in several ways, because {why}"
-            )
+            ways = f"{total} inputs can be shared out in several ways"
+            raise fail(self.name, f"{ways}, because {why}")
         if rest < 0:
             each = ", ".join(f"{a.count} of '{a.name}'" for a in self.inputs if not a.optional)
             raise invalid(self.name, "number of inputs", total, f"at least {total - rest}, {each}")

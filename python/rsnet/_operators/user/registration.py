@@ -135,19 +135,13 @@ def _check_names(d: UserOpDefinition) -> None:
             raise fail(d.name, f"invalid name '{n}': expected every name once, and not tmp_buffer")
     for arg in d.inputs:
         if d.variable and arg.name in ("num_args", "arg_counts"):
-            raise fail(
-                d.name,
-                f"invalid name '{arg.name}' of an input: expected another, as it counts the arrays "
-                "of every input",
-            )
+            another = "another, as it counts the arrays of every input"
+            raise fail(d.name, f"invalid name '{arg.name}' of an input: expected {another}")
     for key, declared in d.attrs.items():
         argument_name(f"{d.name}: attrs", key)
         if key in RESERVED:
-            raise fail(
-                d.name,
-                f"invalid name '{key}' of an attribute: expected another, as every call has a "
-                "keyword of this name",
-            )
+            another = "another, as every call has a keyword of this name"
+            raise fail(d.name, f"invalid name '{key}' of an attribute: expected {another}")
         if not isinstance(declared, Attr):
             raise invalid(d.name, f"attribute '{key}'", declared, "an op.Attr")
 
