@@ -211,8 +211,7 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
         kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
         kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
-            known = "one of: temp_space, random"
-            raise invalid(operator, f"resource in {method}", kind, known)
+            raise invalid(operator, f"resource in {method}", kind, "one of: temp_space, random")
         if not is_integer(size, 0, MOST_BYTES):
             limits = f"bytes, 0 to {MOST_BYTES}"
             raise invalid(operator, f"size of {kind} in {method}", size, limits)

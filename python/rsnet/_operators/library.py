@@ -122,16 +122,14 @@ def _try_elsewhere(path: os.PathLike[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise MXNetError(
-            f"cannot load '{os.fspath(path)}': expected its initialisers and registration to end "
-            f"within {_TRIAL_SECONDS:g} s in the process that tried"
+            f"cannot load '{path}': expected its initialisers and registration to end within "
+            f"{_TRIAL_SECONDS:g} s in the process that tried"
         ) from None
     if done.returncode or b"rsnet: tried" not in done.stdout:
         status = done.returncode
         ended = f"status {status}" if status >= 0 else f"signal {-status}"
         said = done.stderr.decode(errors="replace").strip() or ended
-        raise MXNetError(
-            f"cannot load '{os.fspath(path)}': loading it ended the process that tried: {said}"
-        )
+        raise MXNetError(f"cannot load '{path}': loading it ended the process that tried: {said}")
 
 
 #: Names of libraries' operators, and the registrations of them that `nd` and `sym` have.

@@ -83,8 +83,8 @@ class Node:
         if not outputs:
             raise self._wrong("list_outputs", (), "at least one output")
         if len(set(inputs)) != len(inputs):
-            what = "arguments and auxiliary states"
-            raise invalid(name, f"names of {what}", list(inputs), "every name once")
+            what = "names of arguments and auxiliary states"
+            raise invalid(name, what, list(inputs), "every name once")
         self.n_args, self.n_out = len(self.args), len(outputs)
         visible = self.n_out
         if property_style:
@@ -225,8 +225,7 @@ class Node:
             return [(sources.index(s), targets.index(t), False) for s, t in pairs]
         except (TypeError, ValueError):
             first = "input" if which == "forward" else "declared dependency"
-            expected = f"a list of pairs ({first}, output)"
-            raise self._wrong(method, pairs, expected) from None
+            raise self._wrong(method, pairs, f"a list of pairs ({first}, output)") from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""

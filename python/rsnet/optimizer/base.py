@@ -355,11 +355,8 @@ class Optimizer:
         """Counts the updates; what every operator on many weights is given."""
         for index in indices:
             self._update_count(index)
-        return {
-            "lrs": self._get_lrs(indices),
-            "wds": self._get_wds(indices),
-            **self._of_gradients(),
-        }
+        rates, decays = self._get_lrs(indices), self._get_wds(indices)
+        return {"lrs": rates, "wds": decays, **self._of_gradients()}
 
     def _of_gradients(self) -> dict[str, Any]:
         """What operators are told of gradients: their factor, and their limit if there is one."""

@@ -357,10 +357,8 @@ def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
     'net:first:'
     """
     before = _profiler.memory_scope()
-    full = _text("name", name)
-    full = full if full.endswith(":") else f"{full}:"
-    if append_mode:
-        full = before + full
+    own = _text("name", name).removesuffix(":") + ":"
+    full = before + own if append_mode else own
     _profiler.set_memory_scope(full)
     try:
         yield full

@@ -11,6 +11,9 @@ import numpy as np
 from ...context import Context
 from ..checks import dtype_name, invalid, unknown
 
+#: What errors name.
+_WHERE = "kernel condition"
+
 
 class Condition:
     """A condition under which a kernel applies, as data: combine with ``&``, ``|`` and ``~``."""
@@ -58,7 +61,7 @@ class Condition:
 
 def _condition(value: Any) -> Condition:
     if not isinstance(value, Condition):
-        raise invalid("kernel condition", "operand", value, "a kernel condition", TypeError)
+        raise invalid(_WHERE, "operand", value, "a kernel condition", TypeError)
     return value
 
 
@@ -74,20 +77,17 @@ class _Getter:
     def _compare(self, how: str, other: Any) -> Condition:
         if self.kind == "dtype":
             if how not in ("==", "!="):
-                what, comparisons = "comparison of dtypes", "one of: ==, !=, is_in"
-                raise invalid("kernel condition", what, how, comparisons, TypeError)
-            found = self.is_in(other)
-            return found if how == "==" else ~found
+                comparisons = "one of: ==, !=, is_in"
+                raise invalid(_WHERE, "comparison of dtypes", how, comparisons, TypeError)
+            return self.is_in(other) if how == "==" else ~self.is_in(other)
         if self.kind == "rank" and not isinstance(other, (int, np.integer)):
-            what = f"operand for ndim of '{self.subject[0]}'"
-            raise invalid("kernel condition", what, other, "a number")
+            raise invalid(_WHERE, f"operand for ndim of '{self.subject[0]}'", other, "a number")
         return Condition(self.kind, self.subject, how, other)
 
     def _type(self, value: Any) -> str:
         name = dtype_name(value)
         if name is None:
-            what = f"operand for dtype of '{self.subject[0]}'"
-            raise invalid("kernel condition", what, value, "a type")
+            raise invalid(_WHERE, f"operand for dtype of '{self.subject[0]}'", value, "a type")
         return name
 
     def is_in(self, *values: Any) -> Condition:
