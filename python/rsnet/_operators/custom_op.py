@@ -99,6 +99,8 @@ class CustomOpProp(Description):
     ...         return Scale(self.factor)
     >>> mx.nd.Custom(mx.nd.array([1, 2]), op_type="doc_custom_scale", factor=3).asnumpy()
     array([3., 6.], dtype=float32)
+    >>> CustomOpProp(need_top_grad=False).declare_backward_dependency([0], [1, 2], [3])
+    [1, 2, 3]
     """
 
     def __init__(self, need_top_grad: bool = True) -> None:
@@ -265,13 +267,13 @@ _without_backward: set[str] = set()
 
 def _run(node: Node, method: str, function: Any, *operands: Any) -> None:
     """Calls ``forward`` or ``backward`` of an operator object; errors name its ``op_type``."""
-    operator = f"operator '{node.name}' (Custom)"
     try:
         answer = function(*operands)
     except Exception as error:
-        add_note(error, f"in {method} of {operator}")
+        add_note(error, f"in {method} of operator '{node.name}' (Custom)")
         raise
     if answer is not None:
+        operator = f"operator '{node.name}' (Custom)"
         nothing = "None: results are written to the outputs (self.assign)"
         raise invalid(operator, f"result of {method}", answer, nothing)
 

@@ -79,6 +79,7 @@ class Description:
     defaults.
     """
 
+    #: Whether backward reads the gradients of the outputs, where nothing else is declared.
     need_top_grad_ = True
 
     def list_arguments(self) -> list[str]:

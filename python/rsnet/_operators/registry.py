@@ -50,7 +50,7 @@ def version(name: str) -> int | None:
 
 
 def define_named(text: str | None = None) -> None:
-    """Defines the operators on demand that a symbol file names; all of them without one."""
+    """Defines the operators on demand that the text of a symbol file names; without one, all."""
     for name in _ON_DEMAND:
         if text is None or f'"{name}"' in text:
             version(name)

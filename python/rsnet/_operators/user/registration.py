@@ -94,7 +94,6 @@ def define(
     >>> nd.doc_last_max(nd.array([[1, 5, 2]])).asnumpy()
     array([1], dtype=int32)
     """
-    function_name("define", name)
     free_name("define", _registered or name)
     if name in registry.user_operators:
         raise fail(f"user operator '{name}'", "already registered")
