@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ._operators import publish, registry
-from ._operators.user.checked_inference import CheckedInference
+from ._operators.user.signatures import Signatures
 from ._sbp.context import SbpContext, SignatureBuilder
 from ._sbp.rules import SplitForEachAxis, elementwise, linear
 from ._sbp.signature import B, OpArg, P, S, Sbp, Signature, TensorDesc
@@ -94,11 +94,8 @@ def signatures(op: str, *inputs: Any, **attrs: Any) -> list[Signature]:
     conf = d.conf(counts, values)
     if len(conf.facts.inputs) != len(shapes):
         raise MXNetError(f"{op}: {len(shapes)} inputs given, expected {len(conf.facts.inputs)}")
-    inference = d.inference
-    if not isinstance(inference, CheckedInference):
-        inference = CheckedInference(d, [], inference)
-    in_types, out_shapes, out_types = inference.both(conf, shapes, types)
-    return inference.signatures(conf, shapes, in_types, out_shapes, out_types)
+    found = d.infer(conf, shapes, types)
+    return (d.signatures or Signatures(d, []))(conf, shapes, *found)
 
 
 publish(__name__, [globals()[name] for name in __all__])

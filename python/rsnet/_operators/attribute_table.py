@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from .checks import fail, invalid
 
-DEVICES = ("cpu", "gpu")
-
 
 class KernelKind(NamedTuple):
     """A way to compute."""
@@ -29,7 +27,7 @@ KERNELS: dict[str, KernelKind] = {
     f"{base}{'Ex' if extended else ''}<{device}>": KernelKind(device, stateful, extended)
     for base, stateful in (("FCompute", False), ("FStatefulCompute", True))
     for extended in (False, True)
-    for device in DEVICES
+    for device in ("cpu", "gpu")
 }
 
 
@@ -119,9 +117,8 @@ def check_kernels(operator: str, names: Mapping[str, Any]) -> None:
             other = seen.setdefault((kernel.device, kernel.extended), name)
             if other != name:
                 both = f"{name} and {other} both compute on {kernel.device}"
-                raise fail(
-                    operator, f"{both}: expected one of them, as an operator is stateful or not"
-                )
+                one = "one of them, as an operator is stateful or not"
+                raise fail(operator, f"{both}: expected {one}")
 
 
 class InputVariable:

@@ -8,30 +8,18 @@ from typing import Any
 from . import registry
 from .attribute_table import KERNELS, check_attribute, check_kernels, documented
 from .attrs import Attrs, kVarg
-from .checks import (
-    argument_name,
-    fail,
-    free_name,
-    function_name,
-    invalid,
-)
+from .checks import argument_name, fail, free_name, function_name, invalid
 from .definition import checked_views
 from .record import OperatorRecord
 from .translation import Translation
 
 
 @documented
-class Entry:
+class Entry(OperatorRecord):
     """The record of one operator. Every method returns the record, so calls can be chained."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.record = OperatorRecord(name)
-        #: Views that kernels get unless they ask for others.
-        self.views = "ndarray"
-
     def __repr__(self) -> str:
-        return f"<operator {self.name}: {', '.join(sorted(self.record.attributes))}>"
+        return f"<operator {self.name}: {', '.join(sorted(self.attributes))}>"
 
     # Filling in --------------------------------------------------------------------------------
 
@@ -55,14 +43,12 @@ class Entry:
         [9.0, 12.0]
         """
         if not (n == kVarg or callable(n)):
-            n = self.record.number("number of inputs", n, 0)
+            n = self.number("number of inputs", n, 0)
         return self._set(num_inputs=n)
 
     def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of outputs, at least one, or a function of the parameters."""
-        return self._set(
-            num_outputs=n if callable(n) else self.record.number("number of outputs", n, 1)
-        )
+        return self._set(num_outputs=n if callable(n) else self.number("number of outputs", n, 1))
 
     def set_attr_parser(self, parser: Any) -> Entry:
         """A Parameter subclass, or a function of the dict of texts whose result is
@@ -95,7 +81,7 @@ class Entry:
         if name == "key_var_num_args":
             return self.set_key_var_num_args(value)
         check_attribute(self.name, name, value)
-        known = self.record.attributes.get(name)
+        known = self.attributes.get(name)
         if known is not None and known[0] == plevel:
             what = f"plevel {plevel} of attribute {name}, which is registered with it already"
             raise fail(self.name, f"invalid {what}: expected a higher one")
@@ -106,10 +92,10 @@ class Entry:
     def put_attr(self, name: str, value: Any, plevel: int = 10, views: str | None = None) -> Entry:
         """Sets an attribute, or replaces it."""
         checked = checked_views(self.name, self.views if views is None else views)
-        check_kernels(self.name, {**self.record.attributes, name: None})
+        check_kernels(self.name, {**self.attributes, name: None})
         return self._set(
-            attributes={**self.record.attributes, name: (plevel, value)},
-            kernel_views={**self.record.kernel_views, name: checked},
+            attributes={**self.attributes, name: (plevel, value)},
+            kernel_views={**self.kernel_views, name: checked},
         )
 
     def set_key_var_num_args(self, name: str) -> Entry:
@@ -120,7 +106,7 @@ class Entry:
 
     def add_argument(self, name: str, type: str, description: str) -> Entry:
         """Documents an input."""
-        return self._set(arguments=[*self.record.arguments, (name, type, description)])
+        return self._set(arguments=[*self.arguments, (name, type, description)])
 
     def add_arguments(self, fields: Sequence[tuple[str, str, str]]) -> Entry:
         """Documents parameters, as (name, type, description).
@@ -129,29 +115,25 @@ class Entry:
         ``SomeParam.fields()`` adds nothing; those of a parser function are known from here only.
         """
         docs = {name: (kind, doc) for name, kind, doc in fields}
-        return self._set(param_docs=self.record.param_docs | docs)
+        return self._set(param_docs=self.param_docs | docs)
 
     def add_alias(self, name: str) -> Entry:
         """Another name of the operator; an error if an operator has it, or it cannot be that of a
         function.
         """
-        return self._set(aliases=[*self.record.aliases, free_name(f"{self.name}: add_alias", name)])
+        return self._set(aliases=[*self.aliases, free_name(f"{self.name}: add_alias", name)])
 
     def include(self, group: Entry | str) -> Entry:
         """Takes over the attributes of another record that this one does not set."""
         if isinstance(group, str):
             group = get(group)
-        attributes = {**group.record.attributes, **self.record.attributes}
+        attributes = {**group.attributes, **self.attributes}
         check_kernels(self.name, attributes)
         return self._set(
             attributes=attributes,
-            kernel_views={**group.record.kernel_views, **self.record.kernel_views},
-            param=group.record.param if self.record.param is None else self.record.param,
+            kernel_views={**group.kernel_views, **self.kernel_views},
+            param=group.param if self.param is None else self.param,
         )
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute."""
-        return self.record.attr(name, default)
 
     # Translation -------------------------------------------------------------------------------
 
@@ -159,19 +141,18 @@ class Entry:
         """Changes fields and, once the operator can be used, hands it to the core again; all is as
         before if it is refused.
         """
-        if self.record.superseded:
-            raise fail(
-                self.name, "invalid record, an old one: expected that of the last registration"
-            )
-        before = vars(self.record).copy()
-        vars(self.record).update(fields)
-        if any(name in KERNELS for name in self.record.attributes):
+        if self.superseded:
+            last = "that of the last registration"
+            raise fail(self.name, f"invalid record, an old one: expected {last}")
+        before = vars(self).copy()
+        vars(self).update(fields)
+        if any(name in KERNELS for name in self.attributes):
             try:
-                Translation(self.record).definition().install(replace=self.record.installed)
+                Translation(self).definition().install(replace=self.installed)
             except Exception:
-                vars(self.record).update(before)
+                vars(self).update(before)
                 raise
-            self.record.installed = True
+            self.installed = True
         return self
 
 

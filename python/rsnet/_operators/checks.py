@@ -12,19 +12,10 @@ from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError, shown
 from . import registry
 
-#: Shapes on this side of the core: an unknown extent is 0, an unknown shape is ().
-ShapeTuple = tuple[int, ...]
-
-TYPES: dict[str | None, Any] = {
-    "float32": np.float32,
-    "float64": np.float64,
-    "float16": np.float16,
-    "uint8": np.uint8,
-    "int32": np.int32,
-    "int8": np.int8,
-    "int64": np.int64,
-    "bool": np.bool_,
-    None: None,
+#: NumPy's types by name; None is an unknown type.
+TYPES: dict[str | None, Any] = {None: None} | {
+    name: np.dtype(name).type
+    for name in ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 }
 
 #: The most bytes that an operator may ask for: more than any machine can address.
@@ -48,20 +39,10 @@ def invalid(
     return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a missing name: the public one that is most like it, if any."""
-    import difflib  # for errors only: it would add to the time of importing rsnet
-
-    near = difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
-
-
 def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
     """An error for a name that is not declared; it proposes the nearest ones."""
-    import difflib  # for errors only: it would add to the time of importing rsnet
-
     listed = list(known)
-    near = difflib.get_close_matches(str(name), listed, n=1)
+    near = registry.close(name, listed)
     hint = f"did you mean '{near[0]}'? " if near else ""
     expected = f"one of: {', '.join(listed)}" if listed else "none, as none is declared"
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
@@ -101,10 +82,8 @@ def free_name(where: str, name: object) -> str:
     special = (free.startswith("__") and free.endswith("__")) or free == "_internal"
     hidden = "what Python keeps of a module" if special else registry.hidden_by(free)
     if hidden is not None:
-        raise MXValueError(
-            f"{where}: invalid name '{free}': expected one that hides nothing but operators, and "
-            f"it would hide {hidden}"
-        )
+        other = f"one that hides nothing but operators, and it would hide {hidden}"
+        raise MXValueError(f"{where}: invalid name '{free}': expected {other}")
     return free
 
 
@@ -134,21 +113,6 @@ def check_takes(
         raise fail(operator, f"{what} takes {signature}, expected ({listed}){hint}") from None
 
 
-def check_defaults(operator: str, function: Any) -> None:
-    """Refuses arguments with defaults in a function of Python: no call of an operator could give
-    them. (Functions of libraries may have some, and values may be bound behind a ``*``.)
-    """
-    code = getattr(function, "__code__", None)
-    if code is None or not function.__defaults__:
-        return
-    name = code.co_varnames[code.co_argcount - 1]
-    raise fail(
-        operator,
-        f"the argument '{name}' of the function has a default: expected none, as parameters of an "
-        "operator come from param=",
-    )
-
-
 def warn_of_replacing(what: str, new: str) -> None:
     """Warns that something is registered a second time."""
     warn(f"{what} is registered again; the new {new} replaces the old")
@@ -170,8 +134,11 @@ def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[s
         raise invalid(operator, f"number of {of} in {what}", len(value), expected)
 
 
-def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
-    """Checks that ``value`` is one shape for each name; extents may be anything with an index."""
+def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[Any]:
+    """Checks that ``value`` is one shape for each name; extents may be anything with an index.
+
+    In the shapes on this side of the core an unknown extent is 0, and an unknown shape is ().
+    """
     _check_list(operator, what, value, "shapes", names)
     shapes = []
     for name, shape in zip(names, value):
@@ -224,14 +191,13 @@ def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -
 
 def checked_docs(operator: str, docs: Any, names: Sequence[str]) -> Mapping[str, str]:
     """``docs``, which describe some of the ``names``; nothing for None."""
-    if not isinstance(docs, Mapping | None) or not all(
-        isinstance(v, str) for v in (docs or {}).values()
-    ):
+    docs = {} if docs is None else docs
+    if not isinstance(docs, Mapping) or not all(isinstance(v, str) for v in docs.values()):
         raise invalid(operator, "argument_docs", docs, "a dict of strings")
-    for key in docs or ():
+    for key in docs:
         if key not in names:
             raise unknown(operator, "argument", key, names)
-    return docs or {}
+    return docs
 
 
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
@@ -245,8 +211,7 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
         kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
         kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
-            known = "one of: temp_space, random"
-            raise invalid(operator, f"resource in {method}", kind, known)
+            raise invalid(operator, f"resource in {method}", kind, "one of: temp_space, random")
         if not is_integer(size, 0, MOST_BYTES):
             limits = f"bytes, 0 to {MOST_BYTES}"
             raise invalid(operator, f"size of {kind} in {method}", size, limits)

@@ -99,6 +99,8 @@ class CustomOpProp(Description):
     ...         return Scale(self.factor)
     >>> mx.nd.Custom(mx.nd.array([1, 2]), op_type="doc_custom_scale", factor=3).asnumpy()
     array([3., 6.], dtype=float32)
+    >>> CustomOpProp(need_top_grad=False).declare_backward_dependency([0], [1, 2], [3])
+    [1, 2, 3]
     """
 
     def __init__(self, need_top_grad: bool = True) -> None:
@@ -161,20 +163,6 @@ class CustomOpProp(Description):
         """
         return ograd_stype, in_stype, out_stype, ["default"] * len(igrad_stype), aux_stype
 
-    def declare_backward_dependency(
-        self, out_grad: list[int], in_data: list[int], out_data: list[int]
-    ) -> list[int]:
-        """What backward reads; the memory of anything else may be used again before. Default: all,
-        without ``out_grad`` if the top gradient is not needed.
-
-        The numbers stand for arrays and have no other meaning. Returning what was not given, or one
-        twice, is an MXNetError.
-
-        >>> CustomOpProp(need_top_grad=False).declare_backward_dependency([0], [1, 2], [3])
-        [1, 2, 3]
-        """
-        return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
-
     def create_operator(
         self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]
     ) -> CustomOp:
@@ -229,8 +217,6 @@ def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
             raise fail("Custom", f"unknown op_type '{op_type}': {none}")
         raise unknown("Custom", "op_type", op_type, sorted(registry.custom_props))
     prop = cls(**given)
-    if not hasattr(prop, "need_top_grad_"):
-        CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
     Node.__init__(node, op_type, prop, property_style=False)
     _refuse_sparse(node, cls)
     return node
@@ -272,7 +258,7 @@ def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
 def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
     flags = [_DTYPE_NP_TO_MX[TYPES[t]] for t in types]
     made = node.prop.create_operator(ctx, [list(s) for s in shapes], flags)
-    return checked_operator(node.name, "create_operator", made)
+    return checked_operator(node.name, made)
 
 
 #: Operators without a backward whose gradients were asked for: warned of once each.
@@ -287,10 +273,9 @@ def _run(node: Node, method: str, function: Any, *operands: Any) -> None:
         add_note(error, f"in {method} of operator '{node.name}' (Custom)")
         raise
     if answer is not None:
-        how = "results are written to the outputs (self.assign)"
-        raise invalid(
-            f"operator '{node.name}' (Custom)", f"result of {method}", answer, f"None: {how}"
-        )
+        operator = f"operator '{node.name}' (Custom)"
+        nothing = "None: results are written to the outputs (self.assign)"
+        raise invalid(operator, f"result of {method}", answer, nothing)
 
 
 def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, req: Any, outs: Any, aux: Any) -> None:
@@ -313,12 +298,7 @@ _OP_TYPE = schema_field(
     "op_type", "string", doc="Name under which the CustomOpProp class is registered."
 )
 _forward, _backward = node_definitions(
-    "Custom",
-    _core.Schema([_OP_TYPE], open=True),
-    _make,
-    _run_forward,
-    _run_backward,
-    state=_state,
+    "Custom", _core.Schema([_OP_TYPE], open=True), _make, _run_forward, _run_backward, state=_state
 )
 _forward.doc = (
     "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"

@@ -14,7 +14,6 @@ from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, new_entry, register
 from .checks import (
-    check_defaults,
     check_takes,
     checked_docs,
     fail,
@@ -104,13 +103,11 @@ def op(
             raise invalid(name, "function", f, "a function", MXTypeError)
         leading = [] if param is None else ["p"]
         check_takes(name, "the function", f, [*leading, *inputs], " (op.op(inputs=...) names them)")
-        check_defaults(name, f)
-        if param is not None:
-            _check_no_fields(name, f, param)
+        _check_arguments(name, f, param)
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         kernels = ["FCompute<cpu>", *(["FCompute<gpu>"] if views == "cupy" else [])]
-        entry.record.input_docs = checked_docs(name, argument_docs, inputs)
+        entry.input_docs = checked_docs(name, argument_docs, inputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
             entry.set_attr_parser(param).add_arguments(param.fields())
@@ -187,16 +184,22 @@ def _attach(name: str, f: Any, gradient: Callable[..., Any], entry: Entry) -> No
         raise invalid(name, "function", f, kept, MXTypeError) from None
 
 
-def _check_no_fields(name: str, f: Any, param: type[Parameter]) -> None:
-    """Refuses a function that takes a field of ``param`` as an argument of its own."""
-    code = getattr(f, "__code__", None)
-    for taken in code.co_varnames[: code.co_argcount] if code is not None else ():
-        if taken in param._names:
-            raise fail(
-                name,
-                f"the function takes '{taken}', a field of {param.__name__}: expected p.{taken}, "
-                "of the first argument",
-            )
+def _check_arguments(name: str, f: Any, param: type[Parameter] | None) -> None:
+    """Refuses arguments of a function of Python that no call of an operator could give: with
+    defaults, or fields of ``param``, which has them. (Functions of libraries may have defaults, and
+    values may be bound behind a ``*``.)
+    """
+    if not hasattr(f, "__code__"):
+        return
+    for taken, argument in inspect.signature(f, follow_wrapped=False).parameters.items():
+        if argument.kind > argument.POSITIONAL_OR_KEYWORD:
+            return
+        if argument.default is not argument.empty:
+            has = f"the argument '{taken}' of the function has a default"
+            raise fail(name, f"{has}: expected none, as parameters of an operator come from param=")
+        if param is not None and taken in param._names:
+            takes = f"the function takes '{taken}', a field of {param.__name__}"
+            raise fail(name, f"{takes}: expected p.{taken}, of the first argument")
 
 
 def _decorated(name: str) -> Entry:
@@ -204,22 +207,22 @@ def _decorated(name: str) -> Entry:
     known: Entry | None = registry.entries.get(name)
     if known is None:
         return new_entry(name)  # known to others once it is complete
-    if not known.record.installed:
+    if not known.installed:
         return known
-    if not known.record.decorated:
+    if not known.decorated:
         only = "the decorator op.op replaces only what it has registered"
         raise fail(f"operator '{name}'", f"already registered, by attributes: {only}")
     entry = Entry(name)
-    entry.record.installed = True
+    entry.installed = True
     return entry
 
 
 def _put(entry: Entry) -> None:
     """Enters a decorated record; a graph that is bound keeps the operator it was bound with."""
     known, registry.entries[entry.name] = registry.entries.get(entry.name), entry
-    entry.record.decorated = True
+    entry.decorated = True
     if known is not None and known is not entry:
-        known.record.superseded = True
+        known.superseded = True
         warn_of_replacing(f"operator '{entry.name}'", "function")
 
 

@@ -62,24 +62,24 @@ def checked_views(operator: str, views: str) -> str:
     return views
 
 
-def on_device(operator: str, views: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a kernel for devices, from one that wants these views."""
+def kernel_on(device: str, operator: str, views: str, spec: KernelSpec) -> KernelSpec:
+    """The kernel of a function for one kind of device, on the views that it wants."""
+    spec = spec._replace(match=("device", device), numpy=views == "numpy")
     if views != "cupy":
-        return run
+        return spec
+    if device == "cpu":
+        return spec._replace(numpy=True)
     from ..cuda._operands import on_cupy  # CuPy is nothing to other programs
 
-    return on_cupy(operator, run)
+    return spec._replace(run=on_cupy(operator, spec.run))
 
 
 def kernels_everywhere(operator: str, views: str, spec: KernelSpec) -> list[KernelSpec]:
     """The kernels of a function that serves every device, on the views that it wants."""
     if views != "cupy":
         return [spec._replace(numpy=views == "numpy")]
-    there = spec._replace(name=f"{spec.name} on gpu", match=("device", "gpu"))
-    return [
-        spec._replace(match=("device", "cpu"), numpy=True),
-        there._replace(run=on_device(operator, views, spec.run)),
-    ]
+    there = spec._replace(name=f"{spec.name} on gpu")
+    return [kernel_on("cpu", operator, views, spec), kernel_on("gpu", operator, views, there)]
 
 
 _INPUT = "NDArray-or-Symbol"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import MXNetError
-from .attrs import GradNode
+from .attrs import Attrs, GradNode
 from .checks import invalid
-from .gradient import GradEntry
+from .gradient import GradEntry, Source
 
 
 def shape_is_known(shape: Sequence[int] | None) -> bool:
@@ -90,12 +90,14 @@ class OneBackward(NamedTuple):
     outputs: bool
 
     def __call__(self, node: GradNode, out_grads: Sequence[GradEntry]) -> list[GradEntry]:
-        entries = list(out_grads)
-        if self.inputs:
-            entries += node.inputs
-        if self.outputs:
-            entries += node.outputs
-        return node.backward(self.backward, entries)
+        more = node.inputs * self.inputs + node.outputs * self.outputs
+        return node.backward(self.backward, [*out_grads, *more])
+
+    def deps(self, attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
+        """What the backward operator reads, for the core."""
+        counts = (n_out, n_in * self.inputs, n_out * self.outputs)
+        sources = zip((Source.OUT_GRAD, Source.INPUT, Source.OUTPUT), counts)
+        return [(source, i) for source, n in sources for i in range(n)]
 
 
 def ElemwiseGradUseNone(backward: str) -> OneBackward:

@@ -13,12 +13,12 @@ from .._sbp.context import SbpContext
 from .._sbp.rules import parse_rule
 from ..base import MXNetError
 from . import registry
-from .checks import free_name
+from .checks import fail, free_name
 from .user.attr import Attr
-from .user.checked_inference import CheckedInference
 from .user.conf import Conf
 from .user.definition import UserOpDefinition
-from .user.inference import Found, Inference, Types
+from .user.inference import Found
+from .user.signatures import Signatures
 
 #: Kinds of attributes by their numbers in ``rsnet/plugin.h``.
 _KINDS = {
@@ -122,16 +122,14 @@ def _try_elsewhere(path: os.PathLike[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise MXNetError(
-            f"cannot load '{os.fspath(path)}': expected its initialisers and registration to end "
-            f"within {_TRIAL_SECONDS:g} s in the process that tried"
+            f"cannot load '{path}': expected its initialisers and registration to end within "
+            f"{_TRIAL_SECONDS:g} s in the process that tried"
         ) from None
     if done.returncode or b"rsnet: tried" not in done.stdout:
         status = done.returncode
         ended = f"status {status}" if status >= 0 else f"signal {-status}"
         said = done.stderr.decode(errors="replace").strip() or ended
-        raise MXNetError(
-            f"cannot load '{os.fspath(path)}': loading it ended the process that tried: {said}"
-        )
+        raise MXNetError(f"cannot load '{path}': loading it ended the process that tried: {said}")
 
 
 #: Names of libraries' operators, and the registrations of them that `nd` and `sym` have.
@@ -163,54 +161,28 @@ class LibraryDefinition(UserOpDefinition):
     def __init__(self, name: str, info: dict[str, Any]) -> None:
         attrs = {}
         for key, kind, default, doc in info["attrs"]:
-            known = (_normal(default[0]),) if default else ()
-            attrs[key] = Attr(_KINDS[kind], *known, doc=doc)
+            attrs[key] = Attr(_KINDS[kind], *default, doc=doc)
         super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
         self.library = str(info["library"])
         self.counted_by = str(info["counted_by"])
-        self.inference: Inference = LibraryInference(self)
         if info["has_signatures"]:
-            self.sbp = self._signatures
-            self.inference = CheckedInference(self, self._signatures, self.inference)
+            self.sbp = self._of_library
+            self.signatures = Signatures(self, self._of_library)
 
     def install(self, *, replace: bool) -> None:
         """Kernels and gradients of libraries' operators come from libraries."""
-        raise MXNetError(
-            f"{self.name}: the operator is of library '{self.library}': its kernels and gradient "
-            "cannot be written in Python"
-        )
+        of = f"the operator is of library '{self.library}'"
+        raise fail(self.name, f"{of}: its kernels and gradient cannot be written in Python")
 
-    def _signatures(self, ctx: SbpContext) -> None:
+    def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
+        """Inference by the library, for ``rsnet.sbp``: the core asks itself."""
+        found = _core.infer_outputs(self.name, list(zip(shapes, types)), self.call_params(conf))
+        return types, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
+
+    def _of_library(self, ctx: SbpContext) -> None:
         given, made = ([(d.shape, d.dtype) for d in descs] for descs in ctx.descriptions())
-        params = self.call_params(Conf(self, _counts(self, ctx), ctx.attributes()))
         ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
+        counts = {a.name: (ins + outs).count(a.name) for a in (*self.inputs, *self.outputs)}
+        params = self.call_params(Conf(self, counts, ctx.attributes()))
         for text in _core.library_signatures(self.name, given, made, params):
             parse_rule(self.name, text, ins, outs)(ctx)
-
-
-class LibraryInference:
-    """The inference of an operator by its library, for ``rsnet.sbp``: the core asks itself."""
-
-    def __init__(self, definition: LibraryDefinition) -> None:
-        self._definition = definition
-
-    def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
-        d = self._definition
-        found = _core.infer_outputs(d.name, list(zip(shapes, names)), d.call_params(conf))
-        return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
-
-    def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
-        return self.both(conf, ins, ["float32"] * len(ins))[1]
-
-    def types(self, conf: Conf, ins: list[Any]) -> Types | None:
-        """``None``: libraries infer types with shapes."""
-        return None
-
-
-def _counts(d: LibraryDefinition, ctx: SbpContext) -> dict[str, int]:
-    arrays = [a.name for a in (*ctx.inputs(), *ctx.outputs())]
-    return {a.name: arrays.count(a.name) for a in (*d.inputs, *d.outputs)}
-
-
-def _normal(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

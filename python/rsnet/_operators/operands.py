@@ -60,10 +60,8 @@ class TempSpace:
     kind = "temp_space"
 
     def __init__(self, declared: int, ctx: Any, keep: Callable[[Any], None]) -> None:
-        self._ctx = ctx
-        self._keep = keep
-        self._declared = declared
-        self._left = declared
+        self._ctx, self._keep = ctx, keep
+        self._declared = self._left = declared
 
     def get_space(self, shape: Any, dtype: Any = "float32", stream: Any = None) -> Any:
         """An uninitialised NDArray; it may be used until the operator's function returns.

@@ -75,7 +75,12 @@ class Operator:
 
 
 class Description:
-    """What the forms of an operator description have in common: names, all with defaults."""
+    """What the forms of an operator description have in common: names and dependencies, all with
+    defaults.
+    """
+
+    #: Whether backward reads the gradients of the outputs, where nothing else is declared.
+    need_top_grad_ = True
 
     def list_arguments(self) -> list[str]:
         """Names of the arguments, in order; default ``["data"]``.
@@ -102,6 +107,21 @@ class Description:
         """
         return []
 
+    def declare_backward_dependency(
+        self, out_grad: list[Any], in_data: list[Any], out_data: list[Any]
+    ) -> list[Any]:
+        """The entries that backward reads, each once; the memory of what is not listed may be used
+        again before.
+
+        Default: all of them, without ``out_grad`` where ``need_top_grad_`` is False. Entries stand
+        for arrays and have no other meaning. Returning what was not given, or one twice, is an
+        MXNetError.
+
+        >>> Description().declare_backward_dependency(["dy"], ["x", "w"], ["y"])
+        ['dy', 'x', 'w', 'y']
+        """
+        return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
+
     def accumulates(self) -> bool:
         """Whether ``forward`` and ``backward`` handle the request ``add`` themselves, as
         ``self.assign`` does; default no.
@@ -117,11 +137,8 @@ class Description:
         """The answer of ``infer_type`` of operators that take nothing but float32."""
         for name, given in zip(self.list_arguments(), in_type):
             if given not in (None, np.float32):
-                what, expected = (
-                    f"dtype of '{name}'",
-                    "float32 (override infer_type to take others)",
-                )
-                raise invalid(operator, what, np.dtype(given).name, expected)
+                expected = "float32 (override infer_type to take others)"
+                raise invalid(operator, f"dtype of '{name}'", np.dtype(given).name, expected)
         f32 = np.float32
         aux = self.list_auxiliary_states()
         return [f32] * len(in_type), [f32] * n_out, [f32] * len(aux)
@@ -284,18 +301,6 @@ class OperatorProperty(Description):
         []
         """
         return []
-
-    def declare_backward_dependency(
-        self, out_grad: list[Any], in_data: list[Any], out_data: list[Any]
-    ) -> list[Any]:
-        """The entries that backward reads, each once; what is not listed may be freed early.
-
-        Default: all of them.
-
-        >>> OperatorProperty().declare_backward_dependency(["dy"], ["x", "w"], ["y"])
-        ['dy', 'x', 'w', 'y']
-        """
-        return [*out_grad, *in_data, *out_data]
 
     def forward_inplace_option(
         self, in_data: list[Any], out_data: list[Any]

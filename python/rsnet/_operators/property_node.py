@@ -6,20 +6,12 @@ dependencies, in-place hints and inference between the user's methods and the co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._exceptions import add_note
 from ..base import MXNetError, Unusable
-from .checks import (
-    TYPES,
-    invalid,
-    is_integer,
-    name_list,
-    resource_requests,
-    shape_list,
-    type_list,
-)
+from .checks import TYPES, invalid, is_integer, name_list, resource_requests, shape_list, type_list
 from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
 from .property import OperatorProperty
@@ -91,8 +83,8 @@ class Node:
         if not outputs:
             raise self._wrong("list_outputs", (), "at least one output")
         if len(set(inputs)) != len(inputs):
-            what = "arguments and auxiliary states"
-            raise invalid(name, f"names of {what}", list(inputs), "every name once")
+            what = "names of arguments and auxiliary states"
+            raise invalid(name, what, list(inputs), "every name once")
         self.n_args, self.n_out = len(self.args), len(outputs)
         visible = self.n_out
         if property_style:
@@ -199,9 +191,7 @@ class Node:
 
     def scatter(self, inputs: list[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
         """The inputs of the backward operator as out_grad, in_data, out_data and aux."""
-        plan = self._plan
-        if plan is None:
-            plan = self.plan()
+        plan = self.plan()
         if self._is_whole:  # as they come
             grads, first = self.facts.visible, self.facts.visible + self.n_args
             end = first + self.n_out
@@ -215,9 +205,8 @@ class Node:
     # Hints and resources -----------------------------------------------------------------------
 
     def forward_inplace(self) -> list[tuple[int, int, bool]]:
-        ins, outs = self._entries()[1:]
-        method = "forward_inplace_option"
-        return self._pairs(method, self.prop.forward_inplace_option(ins, outs), ins, outs)
+        given = self._entries()[1:]
+        return self._pairs("forward", given, *given)
 
     def backward_inplace(self) -> list[tuple[int, int, bool]]:
         entries = self._entries()
@@ -225,19 +214,18 @@ class Node:
         grads = list(range(first, first + self.n_args))
         by_source = dict(zip(_SOURCES, entries))
         declared = [by_source[kind][i] for kind, i in self.plan()]
-        method = "backward_inplace_option"
-        pairs = self.prop.backward_inplace_option(*entries, grads)
-        return self._pairs(method, pairs, declared, grads)
+        return self._pairs("backward", (*entries, grads), declared, grads)
 
     def _pairs(
-        self, method: str, pairs: Any, sources: list[int], targets: list[int]
+        self, which: str, given: Sequence[list[int]], sources: list[int], targets: list[int]
     ) -> list[tuple[int, int, bool]]:
+        method = f"{which}_inplace_option"
+        pairs = getattr(self.prop, method)(*given)
         try:
             return [(sources.index(s), targets.index(t), False) for s, t in pairs]
         except (TypeError, ValueError):
-            first = "input" if method.startswith("forward") else "declared dependency"
-            expected = f"a list of pairs ({first}, output)"
-            raise self._wrong(method, pairs, expected) from None
+            first = "input" if which == "forward" else "declared dependency"
+            raise self._wrong(method, pairs, f"a list of pairs ({first}, output)") from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
@@ -278,17 +266,13 @@ def node_definitions(
     ``hints`` nodes have in-place options and ask for resources.
     """
 
-    def run_forward(
-        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
-    ) -> Any:
+    def run_forward(node: Node, state: Any, ctx: Any, inputs: Any, req: Any, outputs: Any) -> Any:
         n = node.n_args
         if hints and node.asks_for["forward"]:
             ctx.request(node.requests("forward", [x.shape for x in inputs]))
         return forward(node, state, ctx, inputs[:n], req, outputs, inputs[n:])
 
-    def run_backward(
-        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
-    ) -> Any:
+    def run_backward(node: Node, state: Any, ctx: Any, inputs: Any, req: Any, outputs: Any) -> Any:
         out_grad, in_data, out_data, aux = node.scatter(inputs)
         n = node.n_args
         if hints and node.asks_for["backward"]:  # the gradients have the arguments' shapes
@@ -331,9 +315,9 @@ def _backward_facts(node: Node) -> Facts:
     return Facts(inputs + node.aux, node.facts.inputs, len(node.facts.inputs), mutated)
 
 
-def checked_operator(name: str, method: str, made: Any) -> Any:
-    """``made`` if it can compute."""
+def checked_operator(name: str, made: Any) -> Any:
+    """``made``, the result of ``create_operator``, if it can compute."""
     methods = (getattr(made, method, None) for method in ("forward", "backward"))
     if all(callable(method) for method in methods) and not isinstance(made, type):
         return made
-    raise invalid(name, f"result of {method}", made, "an object with forward and backward")
+    raise invalid(name, "result of create_operator", made, "an object with forward and backward")

@@ -10,11 +10,13 @@ from .attrs import kVarg
 from .checks import MOST_OPERANDS, invalid, is_integer
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OperatorRecord:
     """The fields of one operator. Its definition in the core reads them when it is used."""
 
     name: str
+    #: Views that kernels get unless they ask for others.
+    views: str = "ndarray"
     #: Level and value by the name of an attribute, and the kind of views of each kernel.
     attributes: dict[str, tuple[int, Any]] = field(default_factory=dict)
     kernel_views: dict[str, str] = field(default_factory=dict)

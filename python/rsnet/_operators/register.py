@@ -84,9 +84,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         n = node.n_args
         kinds = [TYPES[t] for t in types[:n]]
-        made = checked_operator(
-            name, "create_operator", node.prop.create_operator_ex(ctx, shapes[:n], kinds)
-        )
+        made = checked_operator(name, node.prop.create_operator_ex(ctx, shapes[:n], kinds))
         if hasattr(made, "exec_type"):
             check_exec_type(name, "exec_type", made.exec_type())
         return made
@@ -116,10 +114,7 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
     try:
         prop = cls()
         if cls.Param is not None:
-            blank = cls.Param.__new__(cls.Param)
-            for field in cls.Param._names:
-                setattr(blank, field, cls.Param._defaults[field])
-            prop.param = blank
+            prop.param = cls.Param.from_values(list(cls.Param._defaults.values()))
         names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     except Exception:  # only the signature suffers: the real names come with real parameters
         names = ["data"]

@@ -7,7 +7,7 @@ notified of new operators through :func:`subscribe`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import _core
@@ -49,27 +49,22 @@ def version(name: str) -> int | None:
     return found
 
 
-def define_named(text: str) -> None:
-    """Defines the operators on demand that a symbol file names."""
+def define_named(text: str | None = None) -> None:
+    """Defines the operators on demand that the text of a symbol file names; without one, all."""
     for name in _ON_DEMAND:
-        if f'"{name}"' in text:
+        if text is None or f'"{name}"' in text:
             version(name)
-
-
-def _define_all() -> None:
-    for name in _ON_DEMAND:
-        version(name)
 
 
 def names() -> list[str]:
     """Names of all operators of the core, aliases included."""
-    _define_all()
+    define_named()
     return _core.operator_names()
 
 
 def aliases() -> dict[str, list[str]]:
     """Operators of the core with all their names, by main name."""
-    _define_all()
+    define_named()
     return _core.operator_aliases()
 
 
@@ -85,7 +80,7 @@ def missing(name: str) -> str | None:
     Returns ``None`` if there is no record of the name.
     """
     entry = entries.get(name)
-    if entry is not None and not entry.record.installed:
+    if entry is not None and not entry.installed:
         return (
             f"operator '{name}' is registered, but cannot be used yet: it lacks a way to compute, "
             'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
@@ -102,15 +97,22 @@ def absent(name: str, text: str) -> str:
         why = f"{text}: {reason}"
     if why is not None or name.startswith("_"):
         return why or text
-    import difflib  # for errors only: these would add to the time of importing rsnet
+    from .._pytorch_names import hint  # for errors only: it would slow the import of rsnet
 
-    from .._pytorch_names import hint
+    return text + (hint("nd", name) or nearest(name, names(), 0.75))
 
-    if hint("nd", name):
-        return text + hint("nd", name)
-    public = [known for known in names() if not known.startswith("_")]
-    near = difflib.get_close_matches(name, public, n=1, cutoff=0.75)
-    return f"{text}, did you mean '{near[0]}'?" if near else text
+
+def close(name: object, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The known name that is most like ``name``, if any is like it."""
+    import difflib  # for errors only: it would add to the time of importing rsnet
+
+    return difflib.get_close_matches(str(name), list(known), 1, cutoff)
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The end of a message about a missing name: the public one that is most like it, if any."""
+    near = close(name, (k for k in known if not k.startswith("_")), cutoff)
+    return f", did you mean '{near[0]}'?" if near else ""
 
 
 _UNREGISTERED = re.compile(r"operator (\S+) is not registered")
@@ -151,11 +153,8 @@ def _unknown_operator(name: str) -> str:
             f"operator '{name}' of a library is not a user operator: these cannot have its "
             f"attributes {listed}; call it by nd or sym"
         )
-    import difflib  # for errors only: it would add to the time of importing rsnet
-
-    near = difflib.get_close_matches(name, user_operators, n=1)
-    hint = f", did you mean '{near[0]}'?" if near else ""
     known = ", ".join(sorted(user_operators)) or "none"
+    hint = nearest(name, user_operators)
     return f"user operator '{name}' is not registered{hint} (registered are: {known})"
 
 
@@ -187,5 +186,4 @@ def announce(names: Sequence[str]) -> None:
 
 def hidden_by(name: str) -> str | None:
     """What an operator ``name`` would hide; ``None`` for nothing."""
-    found = (hides(name) for _, hides in _namespaces)
-    return next((hidden for hidden in found if hidden is not None), None)
+    return next((found for _, hides in _namespaces if (found := hides(name)) is not None), None)

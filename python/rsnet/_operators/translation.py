@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
 from typing import Any
 
 from .. import _core
@@ -21,15 +21,7 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import (
-    ANY_INPUTS,
-    Definition,
-    Facts,
-    KernelSpec,
-    named_inputs,
-    numbered,
-    on_device,
-)
+from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, kernel_on, named_inputs, numbered
 from .elementwise import OneBackward
 from .gradient import Rule, Source
 from .record import OperatorRecord
@@ -81,13 +73,11 @@ class Translation:
         if self.record.key_var_num_args or self.record.num_inputs == kVarg:
             return ANY_INPUTS
         count = self.record.num_inputs if isinstance(self.record.num_inputs, int) else 1
-        names = numbered("data", count)
-        if self.attr("FListInputNames") is not None:
-            try:
-                attrs = Attrs(self.name, None, {})
-                names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
-            except Exception:  # the names depend on parameters: only the signature suffers
-                pass
+        names, listed = numbered("data", count), self.attr("FListInputNames")
+        if listed is not None:
+            # Where the names depend on parameters, only the signature suffers.
+            with contextlib.suppress(Exception):
+                names = name_list(self.name, "FListInputNames", listed(Attrs(self.name, None, {})))
         return named_inputs(names, self.record.input_docs)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
@@ -108,11 +98,10 @@ class Translation:
             attrs.on_variables = self._set_on_variables(attrs)
         # Mistakes in hints show at the call, not where a graph is planned.
         if not self.attr("TIsBackward", False):
-            hints: dict[str, Callable[[Attrs], Any]]
-            hints = {"FInplaceOption": self.inplace, "FResourceRequest": self.resources}
-            for attribute, check in hints.items():
-                if self.attr(attribute) is not None:
-                    check(attrs)
+            if self.attr("FInplaceOption") is not None:
+                self.inplace(attrs)
+            if self.attr("FResourceRequest") is not None:
+                self.resources(attrs)
         return attrs
 
     def _facts(self, attrs: Attrs) -> Facts:
@@ -145,11 +134,8 @@ class Translation:
         """How many inputs a call has, by the parameter that counts them."""
         key = self.record.key_var_num_args
         if key is None:
-            raise fail(
-                self.name,
-                "any number of inputs (op.kVarg): expected the name of the parameter that counts "
-                "them, by set_key_var_num_args",
-            )
+            parameter = "the name of the parameter that counts them, by set_key_var_num_args"
+            raise fail(self.name, f"any number of inputs (op.kVarg): expected {parameter}")
         n = getattr(attrs.parsed, key, None)
         if n is None:
             n = attrs.dict.get(key)
@@ -227,34 +213,21 @@ class Translation:
 
         def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
             if stateless and state is None:  # a backward operator has the state of its forward one
-                raise fail(
-                    self.name, f"expected FCreateOpState, which makes the state that {name} needs"
-                )
+                maker = f"FCreateOpState, which makes the state that {name} needs"
+                raise fail(self.name, f"expected {maker}")
             if requests is not None:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)
 
-        match, views = ("device", kind.device), self.record.kernel_views[name]
-        if kind.device == "gpu":
-            there = on_device(self.name, views, run)
-            return KernelSpec(name, match, int(kind.extended), there, views == "numpy")
-        return KernelSpec(name, match, int(kind.extended), run, views in ("numpy", "cupy"))
+        spec = KernelSpec(name, (), int(kind.extended), run)
+        return kernel_on(kind.device, self.name, self.record.kernel_views[name], spec)
 
     def gradient(self) -> Any:
         function = self.attr("FGradient")
         if function is None:
             return None
         if isinstance(function, OneBackward):
-
-            def deps(attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
-                entries = [(Source.OUT_GRAD, i) for i in range(n_out)]
-                if function.inputs:
-                    entries += [(Source.INPUT, i) for i in range(n_in)]
-                if function.outputs:
-                    entries += [(Source.OUTPUT, i) for i in range(n_out)]
-                return entries
-
-            return ("backward", function.backward, deps)
+            return ("backward", function.backward, function.deps)
 
         def rule(
             attrs: Attrs, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any

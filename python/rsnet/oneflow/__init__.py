@@ -9,18 +9,7 @@ from .. import sbp
 from . import builtins as _builtins  # noqa: F401  (defines the operators of the tutorials)
 from . import config, optimizer, sysconfig, typing
 from .builder import user_op_builder
-from .dtypes import (
-    char,
-    double,
-    float,
-    float16,
-    float32,
-    float64,
-    int8,
-    int32,
-    int64,
-    uint8,
-)
+from .dtypes import char, double, float, float16, float32, float64, int8, int32, int64, uint8
 from .job import global_function, watch_diff
 from .variable import (
     clear_default_session,

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from .. import ndarray, symbol
 from .._operators.checks import fail, invalid, is_integer, unknown
 from .._operators.registry import definition
 from .._operators.user.conf import Conf
+from .job import running
 
 B = TypeVar("B", bound="OperatorBuilder")
-#: An operator, its complete conf, all inputs in order and the parameters of a call.
-Checked = tuple[Any, Conf, list[Any], dict[str, Any]]
-
-_scope = threading.local()
-
-
-@contextlib.contextmanager
-def unique_names(where: str) -> Iterator[None]:
-    """A scope in which no two operators of this thread may have one name."""
-    before = getattr(_scope, "names", None)
-    _scope.names = (where, set())
-    try:
-        yield
-    finally:
-        _scope.names = before
-
-
-def _take_name(name: str) -> None:
-    scope = getattr(_scope, "names", None)
-    if scope is not None:
-        where, names = scope
-        if name in names:
-            raise fail(
-                "user_op_builder", f"invalid name '{name}': expected one that is new in {where}"
-            )
-        names.add(name)
 
 
 class OperatorBuilder:
@@ -97,7 +71,8 @@ class OperatorBuilder:
         self._attrs[name] = d.attrs[name].normal(d.name, name, value)
         return self
 
-    def _checked(self) -> Checked:
+    def _checked(self) -> tuple[Conf, list[Any]]:
+        """The complete conf, and all inputs in order."""
         d = self._chosen("Build")
         counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
         for given, args in ((counts, d.inputs), (self._outputs, d.outputs)):
@@ -111,76 +86,66 @@ class OperatorBuilder:
         missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
         if missing:
             raise fail(d.name, f"expected arrays of the required input '{missing[0]}', got none")
-        flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
-        return d, conf, flat, d.call_params(conf)
+        return conf, [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
 
 
 class UserOp:
     """A built operator: ``conf`` is its description as plain data."""
 
     def __init__(
-        self, name: str, checked: Checked, inputs: dict[str, list[Any]], outputs: list[str]
+        self, name: str, conf: Conf, flat: list[Any], inputs: dict[str, list[Any]], outs: list[str]
     ) -> None:
-        self.name, self._inputs, self._order = name, inputs, outputs
-        self._definition, self._conf, self._flat, self._params = checked
-        self._blobs: dict[str, list[Any]] | None = None
+        self.name, self._conf, self._flat = name, conf, flat
+        self._inputs, self._order = inputs, outs
+        self._blobs: dict[str, list[Any]] = {}
 
     @property
     def conf(self) -> dict[str, Any]:
         """op_type_name, input, output and attr; can be written as JSON."""
-        d, counts = self._definition, self._conf.counts
+        conf = self._conf
         return {
             "name": self.name,
-            "op_type_name": d.name,
+            "op_type_name": conf.definition.name,
             "input": {
                 a: [getattr(b, "name", None) or f"{a}_{i}" for i, b in enumerate(blobs)]
                 for a, blobs in self._inputs.items()
             },
             "output": {
-                a.name: [f"{self.name}/{a.name}_{i}" for i in range(counts[a.name])]
-                for a in d.outputs
+                a.name: [f"{self.name}/{a.name}_{i}" for i in range(conf.counts[a.name])]
+                for a in conf.definition.outputs
             },
-            "attr": {
-                k: list(v) if isinstance(v, tuple) else v for k, v in self._conf.attrs.items()
-            },
+            "attr": {k: list(v) if isinstance(v, tuple) else v for k, v in conf.attrs.items()},
         }
 
     def InferAndTryRun(self) -> UserOp:
         """Runs the operator on NDArrays, or composes it on symbols."""
-        d, flat, params = self._definition, self._flat, dict(self._params)
+        conf, flat, d = self._conf, self._flat, self._conf.definition
+        params = d.call_params(conf)
         lazy = any(isinstance(b, symbol.Symbol) for b in flat)
         module = symbol if lazy else ndarray
         function = getattr(module, d.registered, None) or getattr(module._internal, d.registered)
         if lazy:
             params["name"] = self.name
-        if d.variable:
-            params["num_args"] = len(flat)
         result = function(*flat, **params)
-        results = list(result) if len(self._conf.facts.outputs) > 1 else [result]
-        self._blobs = {}
-        for arg in d.outputs:
-            start, n = self._conf.starts[arg.name], self._conf.counts[arg.name]
-            self._blobs[arg.name] = results[start : start + n]
+        results = iter(result if len(conf.facts.outputs) > 1 else [result])
+        self._blobs = {
+            arg.name: list(itertools.islice(results, conf.counts[arg.name])) for arg in d.outputs
+        }
         return self
-
-    def _made(self) -> dict[str, list[Any]]:
-        if self._blobs is None:
-            self.InferAndTryRun()
-        assert self._blobs is not None
-        return self._blobs
 
     def RemoteBlobDict(self) -> dict[str, list[Any]]:
         """The outputs by argument."""
-        return dict(self._made())
+        if not self._blobs:
+            self.InferAndTryRun()
+        return dict(self._blobs)
 
     def RemoteBlobList(self) -> tuple[Any, ...]:
         """The outputs in the order of the ``Output`` calls."""
-        blobs = self._made()
+        blobs = self.RemoteBlobDict()
         for arg in blobs:
             if blobs[arg] and arg not in self._order:
-                raise ValueError(
-                    f"{self.name}: expected Output('{arg}'), which declares the output"
-                )
+                missing = f"Output('{arg}'), which declares the output"
+                raise ValueError(f"{self.name}: expected {missing}")
         return tuple(b for arg in self._order for b in blobs[arg])
 
     def SoleOutputBlob(self) -> Any:
@@ -207,9 +172,11 @@ class UserOpBuilder(OperatorBuilder):
 
     def Build(self) -> UserOp:
         """Completes defaults and checks everything."""
-        checked = self._checked()
-        _take_name(self._name)
-        return UserOp(self._name, checked, self._inputs, list(self._outputs))
+        conf, flat = self._checked()
+        job = running()
+        if job is not None:
+            job.take_name(self._name)
+        return UserOp(self._name, conf, flat, self._inputs, list(self._outputs))
 
 
 user_op_builder = UserOpBuilder

@@ -7,7 +7,9 @@ the same names.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +22,7 @@ Function = Callable[[Any], Any]
 
 
 def _operator(
-    name: str, inputs: str, infer: Function, compute: Function, gradient: Function,
+    name: str, inputs: str, infer: Function, value: Function, gradient: Function,
     types: Function | None = None, /, **attrs: Attr,
 ) -> None:  # fmt: skip
     """Defines one, unless the program has defined an operator of that name."""
@@ -30,7 +32,11 @@ def _operator(
         name, inputs=inputs, outputs="out", attrs=attrs, infer=infer, infer_dtype=types,
         _registered="_user_" + name,
     )  # fmt: skip
-    kernel(name)(compute)
+
+    @kernel(name)
+    def _(ctx: Any) -> None:
+        ctx.out("out")[:] = value(ctx)
+
     grad(name)(gradient)
 
 
@@ -38,18 +44,9 @@ def _same(arg: str) -> Function:
     return lambda ctx: ctx.out("out").like(ctx.inp(arg))
 
 
-def _store(value: Function) -> Function:
-    """The kernel that writes ``value(ctx)`` to the output."""
-
-    def compute(ctx: Any) -> None:
-        ctx.out("out")[:] = value(ctx)
-
-    return compute
-
-
-def _bound(value: Function, arg: str = "in") -> Function:
+def _bound(value: Function) -> Function:
     """The gradient function that binds ``value(ctx)`` to the input."""
-    return lambda ctx: ctx.bind(arg, lambda: value(ctx))
+    return lambda ctx: ctx.bind("in", lambda: value(ctx))
 
 
 def _all_alike(*args: str) -> Function:
@@ -80,13 +77,6 @@ def _infer_cast(ctx: Any) -> None:
     ctx.out("out").dtype = ctx.attr("dtype")
 
 
-def _sum(ctx: Any) -> Any:
-    total = ctx.inp("in", 0) + ctx.inp("in", 1)
-    for i in range(2, ctx.count("in")):
-        total = total + ctx.inp("in", i)
-    return total
-
-
 def _sum_gradient(ctx: Any) -> None:
     for i in range(ctx.count("in")):
         ctx.bind(("in", i), lambda: ctx.grad("out"))
@@ -102,40 +92,33 @@ def _infer_reshape(ctx: Any) -> None:
     ctx.out("out").shape = tuple(wanted)
 
 
+# Name, inputs, inference of shapes, value, gradient and inference of types.
 _operator(
-    "multiply",
-    "x, y",
-    _all_alike("x", "y"),
-    _store(lambda ctx: ctx.inp("x") * ctx.inp("y")),
-    _multiply_gradient,
-    _same("x"),
-)
+    "multiply", "x, y", _all_alike("x", "y"),
+    lambda ctx: ctx.inp("x") * ctx.inp("y"),
+    _multiply_gradient, _same("x"),
+)  # fmt: skip
 _operator(
-    "scalar_mul",
-    "in",
-    _same("in"),
-    _store(lambda ctx: ctx.inp("in") * _scalar(ctx)),
+    "scalar_mul", "in", _same("in"),
+    lambda ctx: ctx.inp("in") * _scalar(ctx),
     _bound(lambda ctx: ctx.grad("out") * _scalar(ctx)),
-    has_int_operand=Attr(bool, False),
-    has_float_operand=Attr(bool, False),
-    int_operand=Attr("int64", 0),
-    float_operand=Attr("double", 0.0),
-)
+    has_int_operand=Attr(bool, False), has_float_operand=Attr(bool, False),
+    int_operand=Attr("int64", 0), float_operand=Attr("double", 0.0),
+)  # fmt: skip
 _operator(
-    "cast",
-    "in",
-    _infer_cast,
-    _store(lambda ctx: ctx.inp("in").astype(ctx.attr("dtype"))),
+    "cast", "in", _infer_cast,
+    lambda ctx: ctx.inp("in").astype(ctx.attr("dtype")),
     _bound(lambda ctx: ctx.op("_backward_cast_like", ctx.grad("out"), ctx.inp("in"))),
     dtype=Attr("data_type"),
-)
-_operator("add_n", "in*2+", _all_alike("in"), _store(_sum), _sum_gradient, _same("in"))
+)  # fmt: skip
 _operator(
-    "reshape",
-    "in",
-    _infer_reshape,
-    _store(lambda ctx: ctx.inp("in").reshape(ctx.out("out").shape)),
+    "add_n", "in*2+", _all_alike("in"),
+    lambda ctx: functools.reduce(operator.add, [ctx.inp("in", i) for i in range(ctx.count("in"))]),
+    _sum_gradient, _same("in"),
+)  # fmt: skip
+_operator(
+    "reshape", "in", _infer_reshape,
+    lambda ctx: ctx.inp("in").reshape(ctx.out("out").shape),
     _bound(lambda ctx: ctx.op("reshape_like", ctx.grad("out"), ctx.inp("in"))),
-    _same("in"),
-    shape=Attr("shape"),
-)
+    _same("in"), shape=Attr("shape"),
+)  # fmt: skip

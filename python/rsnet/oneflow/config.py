@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 
+from .._operators.checks import invalid
 from .._operators.library import load_library as _load
-from ..base import MXNetError
 
 _lock = threading.Lock()
 _waiting: list[str] = []
@@ -29,7 +29,7 @@ def load_library(path: str) -> bool:
         Whether it will be loaded.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise MXNetError(f"load_library: invalid path {path!r}: expected a string or a path")
+        raise invalid("load_library", "path", path, "a string or a path")
     with _lock:
         if not _started:
             _waiting.append(os.fspath(path))
@@ -71,7 +71,7 @@ def start_session() -> None:
 def gpu_device_num(n: int) -> None:
     """How many GPUs a job may use; accepted for any number, jobs run where their arrays are."""
     if not isinstance(n, int) or n < 0:
-        raise MXNetError(f"gpu_device_num: invalid n {n!r}: expected a number of devices")
+        raise invalid("gpu_device_num", "n", n, "a number of devices")
 
 
 def cpu_device_num(n: int) -> None:

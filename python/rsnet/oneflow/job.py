@@ -5,19 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import typing as t
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .. import autograd
+from .. import autograd, optimizer
 from .. import ndarray as nd
-from ..base import MXNetError
-from . import config
-from . import typing as flow_typing
-from .builder import unique_names
-from .training import Trainer
+from .._operators.checks import fail, invalid
+from . import config, typing
 
 _running = threading.local()
 
@@ -32,6 +28,14 @@ class Job:
         self.watched: list[tuple[Any, Callable[[Any], None]]] = []
         #: What ``minimize`` updates, by name.
         self.variables: dict[str, Any] = {}
+        self._names: set[str] = set()
+
+    def take_name(self, name: str) -> None:
+        """Gives an operator its name, which no other of this run may have."""
+        if name in self._names:
+            new = f"one that is new in job '{self.function.name}'"
+            raise invalid("user_op_builder", "name", name, new)
+        self._names.add(name)
 
     def train(self, name: str, variable: Any) -> None:
         """Makes an array one of the variables of a train job, with a gradient of this run."""
@@ -43,20 +47,43 @@ class Job:
     def minimize(self, loss: Any, optimizer: Any) -> None:
         """What is differentiated at the end of the job, and by what."""
         if self.loss is not None:
-            raise MXNetError(
-                f"train job '{self.function.name}': expected one call of minimize, got two"
-            )
+            where = f"train job '{self.function.name}'"
+            raise fail(where, "expected one call of minimize, got two")
         if self.function.type != "train":
-            raise MXNetError(f"minimize: invalid job '{self.function.name}': expected a train job")
+            raise invalid("minimize", "job", self.function.name, "a train job")
         self.loss, self.optimizer = loss, optimizer
 
 
+def running() -> Job | None:
+    """The job that this thread runs, if any."""
+    return getattr(_running, "job", None)
+
+
 def current(what: str) -> Job:
-    """The job this thread runs."""
-    job: Job | None = getattr(_running, "job", None)
+    """The job that this thread runs."""
+    job = running()
     if job is None:
-        raise MXNetError(f"{what}: expected a call inside of a job function")
+        raise fail(what, "expected a call inside of a job function")
     return job
+
+
+class Trainer:
+    """What the runs of one train job share: how many there were, and the momentum of variables."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps = 0
+        self._updater: Any = None
+
+    def update(self, how: Any, variables: dict[str, Any]) -> None:
+        """One step of every variable, by its gradient; ``how`` is an ``oneflow.optimizer.SGD``."""
+        with self._lock:
+            if self._updater is None or self._updater.optimizer.momentum != how.momentum:
+                self._updater = optimizer.Updater(optimizer.SGD(momentum=how.momentum))
+            self._updater.optimizer.set_learning_rate(how.scheduler.rate(self._steps))
+            for name, variable in variables.items():
+                self._updater(name, variable.grad, variable)
+            self._steps += 1
 
 
 class GlobalFunction:
@@ -66,37 +93,27 @@ class GlobalFunction:
         self.name = function.__name__
         self.type = type
         self._function = function
-        self._signature = inspect.signature(function)
-        hints = {k: p.annotation for k, p in self._signature.parameters.items()}
-        returns = self._signature.return_annotation
-        if any(isinstance(h, str) for h in (*hints.values(), returns)):
-            hints = t.get_type_hints(function)
-            returns = hints.pop("return", None)
-        self._returns = None if returns is inspect.Signature.empty else returns
-        self._placeholders = hints
+        self._signature = inspect.signature(function, eval_str=True)
         self._trainer = Trainer()
         for key, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise MXNetError(
-                    f"job '{self.name}': invalid argument *{key}: expected one by name"
-                )
-            if not isinstance(hints.get(key), flow_typing.Placeholder):
-                raise MXNetError(
-                    f"job '{self.name}': argument '{key}': expected an annotation such as "
-                    "typing.Numpy.Placeholder((2, 3))"
-                )
+                raise self._fails(f"invalid argument *{key}: expected one by name")
+            if not isinstance(parameter.annotation, typing.Placeholder):
+                form = "typing.Numpy.Placeholder((2, 3))"
+                raise self._fails(f"argument '{key}': expected an annotation such as {form}")
         functools.update_wrapper(self, function)
+
+    def _fails(self, message: str) -> Exception:
+        return fail(f"job '{self.name}'", message)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self._signature.bind(*args, **kwargs)
         arrays = {k: self._checked(k, v) for k, v in bound.arguments.items()}
         config.start_session()
-        job = Job(self)
-        before = getattr(_running, "job", None)
-        _running.job = job
+        before = running()
+        job = _running.job = Job(self)
         try:
-            with unique_names(f"job '{self.name}'"):
-                result = self._run(job, arrays)
+            result = self._run(job, arrays)
         finally:
             _running.job = before
         return self._given_back(result)
@@ -114,9 +131,7 @@ class GlobalFunction:
         with autograd.record():
             result = self._function(**arrays)
         if job.loss is None:
-            raise MXNetError(
-                f"train job '{self.name}': expected a call of minimize(loss), got none"
-            )
+            raise fail(f"train job '{self.name}'", "expected a call of minimize(loss), got none")
         job.loss.backward()
         for array, handler in job.watched:
             handler(array.grad.asnumpy())
@@ -131,30 +146,22 @@ class GlobalFunction:
         return [(f"{name} of {self.name}", x) for name, x in arrays if x.grad is not None]
 
     def _checked(self, key: str, value: Any) -> Any:
-        placeholder = self._placeholders[key]
-        if placeholder.many and isinstance(value, (list, tuple)):
+        expected = self._signature.parameters[key].annotation
+        if expected.many and isinstance(value, (list, tuple)):
             value = value[0] if len(value) == 1 else value
         value = np.asarray(value)
-        if value.dtype != placeholder.dtype:
-            raise MXNetError(
-                f"job '{self.name}': invalid dtype of argument '{key}' {value.dtype}: "
-                f"expected {placeholder.dtype}"
-            )
-        exact = value.shape == placeholder.shape
-        below = len(value.shape) == len(placeholder.shape) and all(
-            a <= b for a, b in zip(value.shape, placeholder.shape)
-        )
-        if not (below if placeholder.many else exact):
-            raise MXNetError(
-                f"job '{self.name}': invalid shape of argument '{key}' {value.shape}: "
-                f"expected {placeholder.shape}"
-            )
+        fits = {"dtype": value.dtype == expected.dtype, "shape": expected.fits(value.shape)}
+        for what in fits:
+            if not fits[what]:
+                given, wanted = getattr(value, what), getattr(expected, what)
+                raise self._fails(f"invalid {what} of argument '{key}' {given}: expected {wanted}")
         return nd.array(value, dtype=value.dtype)
 
     def _given_back(self, result: Any) -> Any:
-        if isinstance(self._returns, flow_typing.Callback):
+        returns = self._signature.return_annotation
+        if isinstance(returns, typing.Callback):
             return lambda handler: handler(_to_numpy(result))
-        if self._returns is None:
+        if returns is None or returns is self._signature.empty:
             return Future(result)
         return _to_numpy(result)
 
@@ -177,15 +184,12 @@ def _to_numpy(result: Any) -> Any:
     return result.asnumpy() if isinstance(result, nd.NDArray) else result
 
 
-def global_function(
-    type: Any = "predict",
-    function_config: Any = None,
-) -> Any:
+def global_function(type: Any = "predict", function_config: Any = None) -> Any:
     """Decorator of jobs, ``@global_function(type="train")``; also without a call."""
     if callable(type):
         return GlobalFunction(type, "predict")
     if type not in ("predict", "train"):
-        raise MXNetError(f"global_function: invalid type {type!r}: expected one of: predict, train")
+        raise invalid("global_function", "type", type, "one of: predict, train")
     return lambda function: GlobalFunction(function, type)
 
 
@@ -196,8 +200,6 @@ def watch_diff(blob: Any, handler: Callable[[Any], None]) -> None:
     """
     job = current("watch_diff")
     if getattr(blob, "grad", None) is None:
-        raise MXNetError(
-            "watch_diff: invalid blob: expected an argument or variable of a train job, which has "
-            "a gradient"
-        )
+        one = "an argument or variable of a train job, which has a gradient"
+        raise fail("watch_diff", f"invalid blob: expected {one}")
     job.watched.append((blob, handler))

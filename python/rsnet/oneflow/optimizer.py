@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base import MXNetError
+from .._operators.checks import fail
 from . import job
 
 
@@ -37,12 +37,9 @@ class SGD:
 
     def __init__(self, lr_scheduler: Any, *, momentum: float = 0.9) -> None:
         if not callable(getattr(lr_scheduler, "rate", None)):
-            raise MXNetError(
-                f"SGD: {lr_scheduler!r} is not a scheduler, expected e.g. "
-                "PiecewiseConstantScheduler([], [0.1])"
-            )
-        self.scheduler = lr_scheduler
-        self.momentum = momentum
+            example = "PiecewiseConstantScheduler([], [0.1])"
+            raise fail("SGD", f"{lr_scheduler!r} is not a scheduler, expected e.g. {example}")
+        self.scheduler, self.momentum = lr_scheduler, momentum
 
     def minimize(self, loss: Any) -> None:
         """Differentiates ``loss`` at the end of the job, and updates the variables: what the job

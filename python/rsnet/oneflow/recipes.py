@@ -40,8 +40,9 @@ class RecipeBuilder(OperatorBuilder):
 
     def Build(self) -> BuiltOp:
         """Checks the description and appends the operator to the gradient."""
-        d, conf, flat, params = self._checked()
-        n_out = len(conf.facts.outputs)
+        conf, flat = self._checked()
+        d, n_out = conf.definition, len(conf.facts.outputs)
+        params = d.call_params(conf)
         results = self._rule.call(d.registered, flat, params, name=self._name, outputs=n_out)
         return BuiltOp(conf, results, self._inputs)
 
@@ -64,23 +65,20 @@ class Recipes:
     """OneFlow's words of one gradient context."""
 
     def __init__(self, ctx: GradContext) -> None:
-        self._ctx = ctx
+        self._ctx, self._where = ctx, f"gradient of {ctx.op_name}"
         self._by_name: dict[str, Any] = {}
 
     def define(self, name: str, recipe: Callable[[RecipeBuilder], BuiltOp]) -> None:
         """Names a recipe."""
         if name in self._by_name:
-            raise fail(
-                f"gradient of {self._ctx.op_name}",
-                f"invalid second operator '{name}': expected one",
-            )
+            raise fail(self._where, f"invalid second operator '{name}': expected one")
         self._by_name[name] = recipe
 
     def get(self, name: str) -> Any:
         """The operator of a recipe, built the first time."""
         recipes = self._by_name
         if name not in recipes:
-            raise unknown(f"gradient of {self._ctx.op_name}", "operator", name, recipes)
+            raise unknown(self._where, "operator", name, recipes)
         if not isinstance(recipes[name], BuiltOp):
             recipes[name] = recipes[name](RecipeBuilder(self._ctx, name))
         return recipes[name]

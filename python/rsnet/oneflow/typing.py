@@ -17,6 +17,12 @@ class Placeholder:
         self.dtype = np.dtype(getattr(dtype, "numpy_name", dtype))
         self.many = many
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an argument may have this shape."""
+        if not self.many:
+            return shape == self.shape
+        return len(shape) == len(self.shape) and all(a <= b for a, b in zip(shape, self.shape))
+
     def __repr__(self) -> str:
         return f"Placeholder({self.shape}, {self.dtype})"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import initializer as init
 from .. import ndarray as nd
-from ..base import MXNetError
+from .._operators.checks import fail
 from . import job
 from .dtypes import float32
 
@@ -22,12 +22,9 @@ _lock = threading.Lock()
 
 
 def get_variable(
-    name: str,
-    shape: Any = None,
-    dtype: Any = float32,
-    initializer: Any = None,
+    name: str, shape: Any = None, dtype: Any = float32, initializer: Any = None,
     trainable: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """The variable of this name; made, and filled by ``initializer``, when first asked for.
 
     Parameters
@@ -58,17 +55,14 @@ def get_variable(
         found = _variables.get(name)
         if found is None:
             if shape is None or initializer is None:
-                raise MXNetError(
-                    f"get_variable: expected shape and initializer, as '{name}' is new"
-                )
+                raise fail("get_variable", f"expected shape and initializer, as '{name}' is new")
             found = nd.zeros(tuple(shape), dtype=kind)
             init.create(initializer)._init_weight(name, found)
             _variables[name] = found
-    if (shape is not None and found.shape != tuple(shape)) or np.dtype(found.dtype) != kind:
-        raise MXNetError(
-            f"get_variable: '{name}' has shape {found.shape} and dtype {np.dtype(found.dtype)}, "
-            f"expected shape {shape} and dtype {kind}"
-        )
+    found_kind = np.dtype(found.dtype)
+    if (shape is not None and found.shape != tuple(shape)) or found_kind != kind:
+        has = f"has shape {found.shape} and dtype {found_kind}"
+        raise fail("get_variable", f"'{name}' {has}, expected shape {shape} and dtype {kind}")
     if trainable:
         running.train(name, found)
     return found

@@ -10,53 +10,14 @@ the rate and the weight decay of that parameter.
 from __future__ import annotations
 
 from .._mxnet_names import module_getattr
-from . import contrib
+from . import contrib, large_batch, rules
 from .base import Optimizer, create, register
-from .large_batch import LAMB, LARS, LBSGD
-from .rules import (
-    DCASGD,
-    FTML,
-    NAG,
-    SGD,
-    SGLD,
-    AdaDelta,
-    AdaGrad,
-    Adam,
-    Adamax,
-    Ftrl,
-    Nadam,
-    RMSProp,
-    Signum,
-    Test,
-    ccSGD,
-)
+from .large_batch import *  # noqa: F403
+from .rules import *  # noqa: F403
 from .updater import Updater, get_updater
 
-__all__ = [
-    "Optimizer",
-    "SGD",
-    "NAG",
-    "Adam",
-    "AdaGrad",
-    "RMSProp",
-    "AdaDelta",
-    "Ftrl",
-    "Adamax",
-    "Nadam",
-    "Signum",
-    "FTML",
-    "DCASGD",
-    "LAMB",
-    "LARS",
-    "LBSGD",
-    "SGLD",
-    "ccSGD",
-    "Test",
-    "Updater",
-    "get_updater",
-    "create",
-    "register",
-]
+__all__ = ["Optimizer", "Updater", "get_updater", "create", "register"]
+__all__ += rules.__all__ + large_batch.__all__
 
 for _name in __all__:  # pickles and representations name this module
     globals()[_name].__module__ = __name__

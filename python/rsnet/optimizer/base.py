@@ -176,33 +176,26 @@ class Optimizer:
         for name, value in {**numbers, **optional}.items():
             if name in numbers or value is not None:
                 self._check_number(name, value)
-        self.rescale_grad = rescale_grad
-        self.wd = wd
-        self.clip_gradient = clip_gradient
+        self.rescale_grad, self.clip_gradient, self.wd = rescale_grad, clip_gradient, wd
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is not None and not hasattr(lr_scheduler, "base_lr"):
-            raise TypeError(
-                f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}: "
-                "expected an LRScheduler"
-            )
-        if lr_scheduler is None:
-            self.lr = 0.01 if learning_rate is None else learning_rate
-        else:
-            self.lr = lr_scheduler.base_lr if learning_rate is None else learning_rate
+            wrong = f"optimizer {type(self).__name__}: invalid lr_scheduler {shown(lr_scheduler)}"
+            raise TypeError(f"{wrong}: expected an LRScheduler")
+        default = 0.01 if lr_scheduler is None else lr_scheduler.base_lr
+        self.lr = default if learning_rate is None else learning_rate
+        if lr_scheduler is not None:
             if lr_scheduler.base_lr != self.lr:
                 warn(_overwritten(lr_scheduler, self.lr))
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
-        self.begin_num_update = integer("begin_num_update", begin_num_update, least=0)
-        self.num_update = self.begin_num_update
+        begin = integer("begin_num_update", begin_num_update, least=0)
+        self.num_update = self.begin_num_update = begin
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
         # Updates of each index so far: for each device, and for the one whose turn it is.
         self._all_index_update_counts: dict[int, dict[int, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
-        self.lr_mult: dict[Any, float] = {}
-        self.wd_mult: dict[Any, float] = {}
         self.set_lr_mult({})
         self.set_wd_mult({})
 
@@ -246,10 +239,8 @@ class Optimizer:
             If a scheduler decides it.
         """
         if self.lr_scheduler is not None:
-            raise UserWarning(
-                f"set_learning_rate({lr!r}): expected an optimizer without lr_scheduler, which "
-                "decides the rate"
-            )
+            without = "an optimizer without lr_scheduler, which decides the rate"
+            raise UserWarning(f"set_learning_rate({lr!r}): expected {without}")
         self._check_number("learning_rate", lr)
         self.lr = lr
 
@@ -290,14 +281,11 @@ class Optimizer:
         return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
 
     def _get_lrs(self, indices: Sequence[int]) -> list[float]:
-        if self.lr_scheduler is None:
-            return [self._get_lr(index) for index in indices]
         rates: list[float] = []
         for start in range(0, len(indices), self.rates_together):
             self._held_rate = self.learning_rate
             try:
-                some = indices[start : start + self.rates_together]
-                rates += [self._get_lr(index) for index in some]
+                rates += map(self._get_lr, indices[start : start + self.rates_together])
             finally:
                 self._held_rate = None
         return rates
@@ -323,10 +311,7 @@ class Optimizer:
         self.num_update = max(count, self.num_update)
         return count
 
-    @staticmethod
-    def register(klass: type[Optimizer]) -> type[Optimizer]:
-        """The class decorator `register`."""
-        return register(klass)
+    register = staticmethod(register)
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
@@ -370,11 +355,8 @@ class Optimizer:
         """Counts the updates; what every operator on many weights is given."""
         for index in indices:
             self._update_count(index)
-        return {
-            "lrs": self._get_lrs(indices),
-            "wds": self._get_wds(indices),
-            **self._of_gradients(),
-        }
+        rates, decays = self._get_lrs(indices), self._get_wds(indices)
+        return {"lrs": rates, "wds": decays, **self._of_gradients()}
 
     def _of_gradients(self) -> dict[str, Any]:
         """What operators are told of gradients: their factor, and their limit if there is one."""
@@ -420,9 +402,8 @@ _CALLS_TOGETHER = 4096
 
 def push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> None:
     """Calls `update` with the number of every weight; what this pushes becomes few operations."""
-    before = engine.set_bulk_size(_CALLS_TOGETHER)
-    try:
-        elements = 0
+    elements = 0
+    with engine.bulk(_CALLS_TOGETHER):
         for at, weight in enumerate(weights):
             update(at)
             elements += weight.size
@@ -430,5 +411,3 @@ def push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> 
                 engine.set_bulk_size(0)
                 engine.set_bulk_size(_CALLS_TOGETHER)
                 elements = 0
-    finally:
-        engine.set_bulk_size(before)

@@ -74,25 +74,17 @@ class LAMB(Optimizer):
         common = self._common_many(indices)
         bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
         common |= {name: bound for name, bound in bounds.items() if bound}
-        copies = [state[0] for state in states] if mixed else []
+        common |= {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+        common |= {
+            "bias_correction": self.bias_correction,
+            "step_count": [self._index_update_count[index] for index in indices],
+        }
+        copies = [[state[0] for state in states]] if mixed else []
         averages = [state[1] for state in states] if mixed else states
         means, variances = (list(kind) for kind in zip(*averages, strict=True))
         contrib: Any = nd.contrib  # the copies are an argument of one of the two
         update = contrib.multi_mp_lamb_update if mixed else contrib.multi_lamb_update
-        update(
-            weights,
-            grads,
-            means,
-            variances,
-            *([copies] if mixed else []),
-            step_count=[self._index_update_count[index] for index in indices],
-            out=weights,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            epsilon=self.epsilon,
-            bias_correction=self.bias_correction,
-            **common,
-        )
+        update(weights, grads, means, variances, *copies, out=weights, **common)
 
 
 @register
@@ -162,11 +154,7 @@ class LARS(WithMomentum):
         self._update_count(index)
         self._step(index, weight, grad, state, self._momentum_of_call())
 
-    def update_multi_precision(
-        self, index: int, weight: NDArray, grad: NDArray, state: Any
-    ) -> None:
-        """`update`, by the copy in float32 where there is one."""
-        self.update_many([index], [weight], [grad], [state])
+    update_multi_precision = LAMB.update_multi_precision
 
     def update_many(
         self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]

@@ -9,6 +9,11 @@ from .. import ndarray as nd
 from ..ndarray import NDArray
 from .base import Optimizer, PerDevice, clipped, register, zeros_like
 
+__all__ = [
+    "SGD", "NAG", "Adam", "AdaGrad", "RMSProp", "AdaDelta", "Ftrl", "Adamax", "Nadam", "Signum",
+    "FTML", "DCASGD", "SGLD", "ccSGD", "Test",
+]  # fmt: skip
+
 
 class WithMomentum(Optimizer):
     """A rule whose one state is the momentum, if there is any."""
@@ -32,8 +37,7 @@ class SGD(WithMomentum):
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.momentum = momentum
-        self.lazy_update = lazy_update
+        self.momentum, self.lazy_update = momentum, lazy_update
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -149,27 +153,16 @@ class Adam(Optimizer):
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.lazy_update = lazy_update
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
         t = self._index_update_count[index]
         common["lr"] *= math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
+        common |= {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
         mean, var = state
-        nd.adam_update(
-            weight,
-            grad,
-            mean,
-            var,
-            out=weight,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            epsilon=self.epsilon,
-            **common,
-        )
+        nd.adam_update(weight, grad, mean, var, out=weight, **common)
 
 
 @register
@@ -210,11 +203,8 @@ class RMSProp(Optimizer):
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
-        self.gamma1 = gamma1
-        self.gamma2 = gamma2
-        self.epsilon = epsilon
-        self.centered = centered
-        self.clip_weights = clip_weights
+        self.gamma1, self.gamma2, self.epsilon = gamma1, gamma2, epsilon
+        self.centered, self.clip_weights = centered, clip_weights
 
     @property
     def zero_states(self) -> int:  # type: ignore[override]
@@ -249,8 +239,7 @@ class AdaDelta(Optimizer):
 
     def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rho = rho
-        self.epsilon = epsilon
+        self.rho, self.epsilon = rho, epsilon
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -291,8 +280,7 @@ class Ftrl(Optimizer):
         if self.lr_scheduler is None:  # a schedule keeps its own rate, as in MXNet
             self._check_number("learning_rate", learning_rate)
             self.lr = learning_rate
-        self.lamda1 = lamda1
-        self.beta = beta
+        self.lamda1, self.beta = lamda1, beta
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -313,8 +301,7 @@ class Adamax(Optimizer):
         self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
+        self.beta1, self.beta2 = beta1, beta2
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -347,9 +334,7 @@ class Nadam(Optimizer):
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.schedule_decay = schedule_decay
 
     def _mu(self, t: int) -> float:
@@ -380,15 +365,10 @@ class Signum(WithMomentum):
     """
 
     def __init__(
-        self,
-        learning_rate: float = 0.01,
-        momentum: float = 0.9,
-        wd_lh: float = 0.0,
-        **kwargs: Any,
+        self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
-        self.momentum = momentum
-        self.wd_lh = wd_lh
+        self.momentum, self.wd_lh = momentum, wd_lh
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -413,9 +393,7 @@ class FTML(Optimizer):
         self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -436,8 +414,7 @@ class DCASGD(Optimizer):
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.momentum = momentum
-        self.lamda = lamda
+        self.momentum, self.lamda = momentum, lamda
 
     def create_state(self, index: int, weight: NDArray) -> Any:
         return (zeros_like(weight) if self.momentum else None), weight.copy()

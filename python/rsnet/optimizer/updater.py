@@ -110,22 +110,19 @@ class Updater:
         """Takes over what `get_states` gave, here or in MXNet. Unpickles: only for bytes from a
         source you trust.
         """
+        form = "what get_states of an Updater gave"
         try:
             loaded = loads(states)
         except Exception as error:  # damaged bytes make a pickle do anything
-            raise MXValueError(
-                f"invalid states: expected what get_states of an Updater gave: {error}"
-            ) from error
+            raise MXValueError(f"invalid states: expected {form}: {error}") from error
         match loaded:
             case (dict() as found, Optimizer() as optimizer):
                 self.optimizer = optimizer
             case dict() as found:
                 pass
             case _:
-                raise MXValueError(
-                    f"invalid states of type '{type(loaded).__name__}': expected what get_states "
-                    "of an Updater gave"
-                )
+                kind = type(loaded).__name__
+                raise MXValueError(f"invalid states of type '{kind}': expected {form}")
         self.states = found
         self.states_synced = dict.fromkeys(self.states, False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,14 +70,11 @@ class MemoryPlan:
         self.no_sharing_bytes: int = handle.no_sharing_bytes
         self.recomputed_nodes: int = handle.recomputed_nodes
         self.num_forward: int = handle.num_forward
-        self._entries: list[PlannedEntry] | None = None
 
-    @property
+    @cached_property
     def entries(self) -> list[PlannedEntry]:
         """Every entry in execution order."""
-        if self._entries is None:
-            self._entries = [PlannedEntry(**fields) for fields in self._handle.entries()]
-        return self._entries
+        return [PlannedEntry(**fields) for fields in self._handle.entries()]
 
     def __repr__(self) -> str:
         return (

@@ -6,13 +6,12 @@ PNG has no text of its own and no library is asked for, so letters come from a s
 from __future__ import annotations
 
 import colorsys
-import struct
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..network_drawing import xml_text
+from ..recordio import encode_image
 
 if TYPE_CHECKING:
     from . import MemoryPlan, PlannedEntry
@@ -225,7 +224,7 @@ def png(picture: Picture) -> bytes:
     for t in picture.texts:
         left = int(t.x) - (_LETTER_WIDTH * len(t.text) if t.end else 0)
         _write(pixels, left, int(t.y) - _LETTER_HEIGHT, t.text)
-    return _encode(pixels)
+    return encode_image(pixels, ".png", quality=6)
 
 
 def _write(pixels: np.ndarray, left: int, top: int, text: str) -> None:
@@ -238,15 +237,3 @@ def _write(pixels: np.ndarray, left: int, top: int, text: str) -> None:
                     at_y, at_x = top + _ZOOM * y, left + _ZOOM * x
                     pixels[at_y : at_y + _ZOOM, max(at_x, 0) : max(at_x + _ZOOM, 0)] = BLACK
         left += _LETTER_WIDTH
-
-
-def _encode(pixels: np.ndarray) -> bytes:
-    raw = b"".join(b"\0" + row.tobytes() for row in pixels)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
-    header = struct.pack(">IIBBBBB", _WIDTH, _HEIGHT, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body

@@ -40,21 +40,7 @@ from .old_names import dump_profile, profiler_set_config, profiler_set_state
 from .session import dump, dumps, pause, resume, scope, set_config, set_state, state
 
 __all__ = [
-    "Counter",
-    "Domain",
-    "Event",
-    "Frame",
-    "Marker",
-    "Task",
-    "dump",
-    "dump_profile",
-    "dumps",
-    "pause",
-    "profiler_set_config",
-    "profiler_set_state",
-    "resume",
-    "scope",
-    "set_config",
-    "set_state",
-    "state",
-]
+    "Counter", "Domain", "Event", "Frame", "Marker", "Task",
+    "dump", "dump_profile", "dumps", "pause", "profiler_set_config", "profiler_set_state", "resume",
+    "scope", "set_config", "set_state", "state",
+]  # fmt: skip

@@ -61,20 +61,22 @@ class Domain(_Named):
         return Marker(self, name)
 
 
-def _domain(domain: object) -> Domain:
-    if not isinstance(domain, Domain):
-        raise TypeError(f"invalid domain {domain!r}: expected a profiler.Domain")
-    return domain
+class _InDomain(_Named):
+    """Belongs to a domain."""
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        if not isinstance(domain, Domain):
+            raise TypeError(f"invalid domain {domain!r}: expected a profiler.Domain")
+        super().__init__(name)
+        self.domain = domain
 
 
 class _Interval(_Named):
     """From `start` to `stop`, on any threads; recorded if the profiler runs at the start."""
 
-    def __init__(self, category: str, name: str) -> None:
-        super().__init__(name)
-        self._category = category
-        self._begun: Any = None
-        self._is_started = False
+    _category = "event"
+    _begun: Any = None
+    _is_started = False
 
     def start(self) -> None:
         """Begins it; a RuntimeError if it has begun."""
@@ -100,7 +102,7 @@ class _Interval(_Named):
         self.stop()
 
 
-class Task(_Interval):
+class Task(_InDomain, _Interval):
     """Something of the program's own that takes time: a ``with`` block, or from `start` to `stop`.
 
     Parameters
@@ -119,8 +121,8 @@ class Task(_Interval):
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
-        self.domain = _domain(domain)
-        super().__init__(domain.name, name)
+        super().__init__(domain, name)
+        self._category = domain.name
 
 
 class Frame(Task):
@@ -155,11 +157,8 @@ class Event(_Interval):
     ...     pass
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__("event", name)
 
-
-class Counter(_Named):
+class Counter(_InDomain):
     """A number that changes as the program goes on. It counts also while nothing is recorded.
 
     Parameters
@@ -180,8 +179,7 @@ class Counter(_Named):
     """
 
     def __init__(self, domain: Domain, name: str, value: int | None = None) -> None:
-        self.domain = _domain(domain)
-        super().__init__(name)
+        super().__init__(domain, name)
         self._count = _profiler.Count()
         if value is not None:
             self.set_value(value)
@@ -222,7 +220,7 @@ class Counter(_Named):
         return self
 
 
-class Marker(_Named):
+class Marker(_InDomain):
     """A moment of the program's own.
 
     Parameters
@@ -236,10 +234,6 @@ class Marker(_Named):
     >>> marker = mx.profiler.Domain("training").new_marker("best model so far")
     >>> marker.mark("thread")
     """
-
-    def __init__(self, domain: Domain, name: str) -> None:
-        self.domain = _domain(domain)
-        super().__init__(name)
 
     def mark(self, scope: str = "process") -> None:
         """Now. `scope` says what it concerns: 'global', 'process', 'thread', 'task' or 'marker'."""

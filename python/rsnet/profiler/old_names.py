@@ -28,13 +28,8 @@ def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") 
     """
     if mode not in ("symbolic", "all"):
         raise ValueError(f"invalid mode {mode!r}: expected 'symbolic' or 'all'")
-    everything = mode == "all"
-    set_config(
-        filename=filename,
-        profile_imperative=everything,
-        profile_api=everything,
-        profile_memory=everything,
-    )
+    others = ("profile_imperative", "profile_api", "profile_memory")
+    set_config(filename=filename, **dict.fromkeys(others, mode == "all"))
 
 
 def profiler_set_state(state: str = "stop") -> None:

@@ -280,10 +280,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
 
 def dumps(
-    reset: bool = False,
-    format: str = "table",
-    sort_by: str = "total",
-    ascending: bool = False,
+    reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False
 ) -> str:
     """Totals, least, greatest and average by name, of all that was recorded since the statistics
     began.
@@ -360,10 +357,8 @@ def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
     'net:first:'
     """
     before = _profiler.memory_scope()
-    full = _text("name", name)
-    full = full if full.endswith(":") else f"{full}:"
-    if append_mode:
-        full = before + full
+    own = _text("name", name).removesuffix(":") + ":"
+    full = before + own if append_mode else own
     _profiler.set_memory_scope(full)
     try:
         yield full
@@ -376,10 +371,8 @@ def _mode_of_environment() -> int:
     if not text:
         return _ALL
     if not text.isascii() or not text.isdigit() or int(text) > _ALL:
-        raise ValueError(
-            f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of 1 (symbolic), 2 "
-            "(imperative), 4 (api) and 8 (memory)"
-        )
+        modes = "1 (symbolic), 2 (imperative), 4 (api) and 8 (memory)"
+        raise ValueError(f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of {modes}")
     return int(text)
 
 

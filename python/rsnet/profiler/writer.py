@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 
@@ -20,10 +21,8 @@ class Writer:
     def start(self) -> None:
         if self._end is None and self.period_s is not None:
             self._end = threading.Event()
-            arguments = (self._end, self.period_s)
-            threading.Thread(
-                target=self._run, args=arguments, name="rsnet-profiler", daemon=True
-            ).start()
+            run = functools.partial(self._run, self._end, self.period_s)
+            threading.Thread(target=run, name="rsnet-profiler", daemon=True).start()
 
     def stop(self) -> None:
         if self._end is not None:

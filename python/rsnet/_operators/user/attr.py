@@ -114,10 +114,8 @@ class Attr:
         numeric = kind in (*_LIMITS, "float", "double")
         if how not in ("==", "!=") and not (numeric and number) and kind != "string":
             what = f"operand of {how} for attribute '{name}' in a kernel condition"
-            numbers = (
-                "a number for an attribute that is one: only numbers and strings have an order"
-            )
-            raise invalid(op, what, value, numbers)
+            ordered = "only numbers and strings have an order"
+            raise invalid(op, what, value, f"a number for an attribute that is one: {ordered}")
         if numeric and number:
             return repr((value.item() if isinstance(value, np.generic) else value) + 0)
         if kind == "bool" and number and value in (0, 1):

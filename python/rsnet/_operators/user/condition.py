@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partialmethod
+from functools import partialmethod, reduce
 from typing import Any
 
 import numpy as np
 
 from ...context import Context
 from ..checks import dtype_name, invalid, unknown
+
+#: What errors name.
+_WHERE = "kernel condition"
 
 
 class Condition:
@@ -58,7 +61,7 @@ class Condition:
 
 def _condition(value: Any) -> Condition:
     if not isinstance(value, Condition):
-        raise invalid("kernel condition", "operand", value, "a kernel condition", TypeError)
+        raise invalid(_WHERE, "operand", value, "a kernel condition", TypeError)
     return value
 
 
@@ -74,20 +77,17 @@ class _Getter:
     def _compare(self, how: str, other: Any) -> Condition:
         if self.kind == "dtype":
             if how not in ("==", "!="):
-                what, comparisons = "comparison of dtypes", "one of: ==, !=, is_in"
-                raise invalid("kernel condition", what, how, comparisons, TypeError)
-            found = self.is_in(other)
-            return found if how == "==" else ~found
+                comparisons = "one of: ==, !=, is_in"
+                raise invalid(_WHERE, "comparison of dtypes", how, comparisons, TypeError)
+            return self.is_in(other) if how == "==" else ~self.is_in(other)
         if self.kind == "rank" and not isinstance(other, (int, np.integer)):
-            what = f"operand for ndim of '{self.subject[0]}'"
-            raise invalid("kernel condition", what, other, "a number")
+            raise invalid(_WHERE, f"operand for ndim of '{self.subject[0]}'", other, "a number")
         return Condition(self.kind, self.subject, how, other)
 
     def _type(self, value: Any) -> str:
         name = dtype_name(value)
         if name is None:
-            what = f"operand for dtype of '{self.subject[0]}'"
-            raise invalid("kernel condition", what, value, "a type")
+            raise invalid(_WHERE, f"operand for dtype of '{self.subject[0]}'", value, "a type")
         return name
 
     def is_in(self, *values: Any) -> Condition:
@@ -96,10 +96,7 @@ class _Getter:
             return Condition("dtype", self.subject, [self._type(v) for v in values])
         if not values:
             raise TypeError("is_in: expected at least one value")
-        result = self._compare("==", values[0])
-        for value in values[1:]:
-            result = result | self._compare("==", value)
-        return result
+        return reduce(Condition.__or__, [self._compare("==", value) for value in values])
 
     __eq__ = partialmethod(_compare, "==")
     __ne__ = partialmethod(_compare, "!=")

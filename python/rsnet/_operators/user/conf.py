@@ -16,19 +16,18 @@ class Conf:
     __slots__ = ("definition", "counts", "attrs", "facts", "starts")
 
     def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
-        self.definition = definition
-        self.counts = counts
-        self.attrs = attrs
-        d = definition
-        names = {}
+        self.definition, self.counts, self.attrs = definition, counts, attrs
         self.starts: dict[str, int] = {}
-        for args in (d.inputs, d.outputs):
-            listed: list[str] = []
-            for arg in args:
-                self.starts[arg.name] = len(listed)
-                listed += [arg.tensor(i) for i in range(counts[arg.name])]
-            names[args is d.outputs] = tuple(listed)
-        self.facts = Facts(names[False], names[True], len(names[True]))
+        ins, outs = self._arrays(definition.inputs), self._arrays(definition.outputs)
+        self.facts = Facts(ins, outs, len(outs))
+
+    def _arrays(self, args: Sequence[Arg]) -> tuple[str, ...]:
+        """The names of all arrays of arguments; notes where those of each begin."""
+        names: list[str] = []
+        for arg in args:
+            self.starts[arg.name] = len(names)
+            names += [arg.tensor(i) for i in range(self.counts[arg.name])]
+        return tuple(names)
 
     def position(self, arg: str, i: int, args: Sequence[Arg]) -> int:
         """Where array ``i`` of argument ``arg`` stands among all inputs or outputs."""
@@ -37,10 +36,8 @@ class Conf:
             raise unknown(self.definition.name, what, arg, [a.name for a in args])
         n = self.counts[arg]
         if not 0 <= i < n:
-            what = f"index of argument '{arg}'"
-            raise invalid(
-                self.definition.name, what, i, f"0 to {n - 1}" if n else "none, it is absent"
-            )
+            there = f"0 to {n - 1}" if n else "none, it is absent"
+            raise invalid(self.definition.name, f"index of argument '{arg}'", i, there)
         return self.starts[arg] + i
 
     def attr(self, name: str) -> Any:

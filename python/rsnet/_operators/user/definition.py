@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from .condition import Condition
 from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
-from .inference import Inference
+from .inference import Found, Inference
+from .signatures import Signatures
 
 
 class Kernel(NamedTuple):
@@ -51,6 +53,7 @@ class UserOpDefinition:
         self.check: Callable[[Any], Any] | None = None
         self.inference: Inference
         self.sbp: Any = None
+        self.signatures: Signatures | None = None
         self.doc = ""
         self.docs: Mapping[str, str] = {}
         self.kernels: list[Kernel] = []
@@ -66,9 +69,7 @@ class UserOpDefinition:
     def conf(self, counts: dict[str, int], attrs: dict[str, Any]) -> Conf:
         """A complete, checked conf; ``attrs`` in normal form."""
         for arg in (*self.inputs, *self.outputs):
-            n = counts.get(arg.name)
-            if n is None:
-                n = counts[arg.name] = 0 if arg.optional else arg.count
+            n = counts.setdefault(arg.name, 0 if arg.optional else arg.count)
             arg.check(self.name, n)
         if not any(counts[arg.name] for arg in self.outputs):
             raise invalid(self.name, "number of outputs", 0, "at least 1")
@@ -77,14 +78,10 @@ class UserOpDefinition:
                 raise unknown(self.name, "attribute", key, self.attrs)
         full = {}
         for key, declared in self.attrs.items():
-            if key in attrs:
-                full[key] = attrs[key]
-            elif declared.required:
-                raise fail(
-                    self.name, f"expected the attribute '{key}' of kind {declared.kind}, got none"
-                )
-            else:
-                full[key] = declared.default
+            if declared.required and key not in attrs:
+                attribute = f"the attribute '{key}' of kind {declared.kind}"
+                raise fail(self.name, f"expected {attribute}, got none")
+            full[key] = attrs.get(key, declared.default)
             declared.verify(self.name, key, full[key])
         conf = Conf(self, counts, full)
         if self.check is not None:
@@ -98,11 +95,9 @@ class UserOpDefinition:
         for key, value in defaults.items():
             self.attrs[key].verify(self.name, key, value)
         if self.check is not None:
-            try:
+            with contextlib.suppress(NotGiven):
                 answer = self.check(Conf(self, counts, defaults))
-            except NotGiven:
-                return
-            refuse(self.name, "attributes", dict(defaults), answer)
+                refuse(self.name, "attributes", dict(defaults), answer)
 
     # The core's side ---------------------------------------------------------------------------
 
@@ -143,27 +138,25 @@ class UserOpDefinition:
         d.infer_type = self._infer_type
         d.infer_both = self._infer_both
         d.inplace = self._inplace
+        d.gradient = ("rule", gradient_rule(self))
+        if any(k.create for k in self.kernels):
+            d.state = lambda conf, ctx, shapes, types: {}
         outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
         for k in self.kernels:
             for o, i in k.inplace:
                 if o not in outs or i not in ins:
                     pairs = f"pairs of one of {sorted(outs)} and one of {sorted(ins)}"
                     raise invalid(self.name, f"inplace of kernel {k.name}", (o, i), pairs)
-        d.gradient = ("rule", gradient_rule(self))
-        if any(k.create for k in self.kernels):
-            d.state = lambda conf, ctx, shapes, types: {}
-        for k in self.kernels:
             where, run = k.where.resolved(self._tensor, self._compared), self._run(k)
             spec = KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates)
             d.kernels.append(spec)
         d.install(replace=replace)
 
     def _tensor(self, arg: str, i: int) -> str:
-        for a in (*self.inputs, *self.outputs):
-            if a.name == arg:
-                return a.tensor(i)
-        known = [a.name for a in (*self.inputs, *self.outputs)]
-        raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
+        known = {a.name: a for a in (*self.inputs, *self.outputs)}
+        if arg not in known:
+            raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
+        return known[arg].tensor(i)
 
     def _compared(self, attribute: str, how: str, value: Any) -> str:
         if attribute not in self.attrs:
@@ -206,9 +199,8 @@ class UserOpDefinition:
         if len(open_ended) > 1 and rest > 0:
             several, names = " and ".join(open_ended), ", ".join(a.name for a in self.inputs)
             why = f"{several} take any number each: pass arg_counts, one number each for {names}"
-            raise fail(
-                self.name, f"{total} inputs can be shared out in several ways, because {why}"
-            )
+            ways = f"{total} inputs can be shared out in several ways"
+            raise fail(self.name, f"{ways}, because {why}")
         if rest < 0:
             each = ", ".join(f"{a.count} of '{a.name}'" for a in self.inputs if not a.optional)
             raise invalid(self.name, "number of inputs", total, f"at least {total - rest}, {each}")
@@ -226,11 +218,17 @@ class UserOpDefinition:
     def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         return (ins, self.inference.shapes(conf, ins), True) if exact else None
 
+    def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
+        """Inference where shapes are known, and types but for some of inputs."""
+        return self.inference.both(conf, shapes, types)
+
     def _infer_both(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Any:
-        answer = self.inference.both(conf, shapes, types)
+        found = self.infer(conf, shapes, types)
+        if self.signatures is not None:
+            self.signatures(conf, shapes, *found)
         if not self.kernels:  # a call, or a graph that is bound
             raise fail(self.name, f"has no kernel: expected one, by op.kernel('{self.name}')")
-        return answer
+        return found
 
     def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
         return None if ins and not any(ins) else self.inference.types(conf, ins)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..checks import TYPES, fail, invalid, nearest
+from .. import registry
+from ..checks import TYPES, fail, invalid
 from ..gradient import GradEntry, Rule, Source
 from .conf import Conf
 from .contexts import InputDesc, TensorDesc, _Context
@@ -28,7 +29,7 @@ class GradContext(_Context):
 
     def __getattr__(self, name: str) -> Any:
         text = f"GradContext has no attribute {name!r}"
-        raise AttributeError(text + nearest(name, dir(type(self))), name=name)
+        raise AttributeError(text + registry.nearest(name, dir(type(self))), name=name)
 
     def _input(self, arg: str, i: int) -> int:
         return self.conf.position(arg, i, self.conf.definition.inputs)

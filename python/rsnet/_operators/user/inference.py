@@ -8,7 +8,7 @@ types alone, which are not known if the function reads shapes and there is no ``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,27 +23,14 @@ def _filled(types: Sequence[Any]) -> list[Any]:
     return [t or first for t in types]
 
 
-Types = tuple[list[Any], list[Any]]
+#: Input types, output shapes and output types.
 Found = tuple[list[Any], list[Any], list[Any]]
 
 
-class Inference(Protocol):
-    """What shapes and element types the outputs of an operator have: the core's three questions."""
-
-    def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
-        """Input types, output shapes and output types, where all is known but some input types."""
-
-    def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
-        """Output shapes from known input shapes; all types are taken to be float32."""
-
-    def types(self, conf: Conf, ins: list[Any]) -> Types | None:
-        """Input and output types, by name, from input types of which some may be unknown; ``None``
-        if shapes would have to be known.
-        """
-
-
-class InferenceByFunctions:
-    """The inference of an operator by the functions of its author."""
+class Inference:
+    """What shapes and element types the outputs of an operator have, by the functions of its
+    author: the core's three questions.
+    """
 
     def __init__(
         self, name: str, infer: Callable[[Any], Any], infer_dtype: Callable[[Any], Any] | None
@@ -56,6 +43,7 @@ class InferenceByFunctions:
         return context
 
     def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
+        """Input types, output shapes and output types, where all is known but some input types."""
         names = _filled(names)
         types = [TYPES[t] for t in names]
         context = self._run(conf, shapes, types)
@@ -67,9 +55,13 @@ class InferenceByFunctions:
         return names, self._shapes(context), self._types(kinds)
 
     def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
+        """Output shapes from known input shapes; all types are taken to be float32."""
         return self._shapes(self._run(conf, ins, [np.float32] * len(ins)))
 
-    def types(self, conf: Conf, ins: list[Any]) -> Types | None:
+    def types(self, conf: Conf, ins: list[Any]) -> tuple[list[Any], list[Any]] | None:
+        """Input and output types, by name, from input types of which some may be unknown; ``None``
+        if shapes would have to be known.
+        """
         names = _filled(ins)
         types = [TYPES[t] for t in names]
         if self.infer_dtype is not None:

@@ -19,12 +19,12 @@ from ..checks import (
     is_integer,
 )
 from .attr import Attr
-from .checked_inference import CheckedInference
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
 from .gradient import GradContext, Gradient
-from .inference import InferenceByFunctions
+from .inference import Inference
+from .signatures import Signatures
 
 #: Keywords of every call, and the parameters that count arrays.
 RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts")
@@ -94,7 +94,6 @@ def define(
     >>> nd.doc_last_max(nd.array([[1, 5, 2]])).asnumpy()
     array([1], dtype=int32)
     """
-    function_name("define", name)
     free_name("define", _registered or name)
     if name in registry.user_operators:
         raise fail(f"user operator '{name}'", "already registered")
@@ -112,9 +111,9 @@ def define(
         raise fail(name, "invalid outputs: expected one at least")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
-    d.inference = InferenceByFunctions(name, infer, infer_dtype)
+    d.inference = Inference(name, infer, infer_dtype)
     if sbp is not None:
-        d.inference = CheckedInference(d, sbp, d.inference)
+        d.signatures = Signatures(d, sbp)
     d.registered = _registered or name
     _check_names(d)
     d.check_defaults()
@@ -135,19 +134,13 @@ def _check_names(d: UserOpDefinition) -> None:
             raise fail(d.name, f"invalid name '{n}': expected every name once, and not tmp_buffer")
     for arg in d.inputs:
         if d.variable and arg.name in ("num_args", "arg_counts"):
-            raise fail(
-                d.name,
-                f"invalid name '{arg.name}' of an input: expected another, as it counts the arrays "
-                "of every input",
-            )
+            another = "another, as it counts the arrays of every input"
+            raise fail(d.name, f"invalid name '{arg.name}' of an input: expected {another}")
     for key, declared in d.attrs.items():
         argument_name(f"{d.name}: attrs", key)
         if key in RESERVED:
-            raise fail(
-                d.name,
-                f"invalid name '{key}' of an attribute: expected another, as every call has a "
-                "keyword of this name",
-            )
+            another = "another, as every call has a keyword of this name"
+            raise fail(d.name, f"invalid name '{key}' of an attribute: expected {another}")
         if not isinstance(declared, Attr):
             raise invalid(d.name, f"attribute '{key}'", declared, "an op.Attr")
 
