@@ -8,7 +8,6 @@ auxiliary states are shared, and gradients are written one run after the other.
 
 from __future__ import annotations
 
-import operator
 import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from ._numbers import integer
 from .base import shown
 from .ndarray import NDArray, array, zeros
 
@@ -211,13 +211,7 @@ class Executor:
             A step before those that it needs.
         """
         is_train = _flag("partial_forward", is_train)
-        try:
-            step = operator.index(step)
-        except TypeError:
-            raise TypeError(f"invalid step {step!r}: expected an integer") from None
-        if step < 0:
-            raise ValueError(f"invalid step {step}: expected 0 or more")
-        return self._handle.partial_forward(bool(is_train), step)
+        return self._handle.partial_forward(bool(is_train), integer("step", step, least=0))
 
     def set_monitor_callback(self, callback: Any, monitor_all: bool = False) -> None:
         """Calls `callback(name, array)` with every output of every operator, one operator at a

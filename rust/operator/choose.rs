@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 impl OpDef {
     /// The kernel of an element-wise operator on `n_inputs` arrays in host memory, if it is the
-    /// only one.
+    /// only one and takes little time on few elements.
     #[inline]
     pub fn elementwise_kernel(&self, n_inputs: usize) -> Option<&NativeFn> {
         let kernel = self.only_host_kernel()?;
         let fits = self.is_elementwise
+            && !self.long
             && matches!(&self.input_names, Listed::Fixed(names) if names.len() == n_inputs);
         match &kernel.body {
             Body::Native(native) if fits => Some(native),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from .. import _core
+from .._numbers import integer
 
 _profiler = _core.profiler
 
@@ -193,10 +193,7 @@ class Counter(_InDomain):
         return int(self._count.value)
 
     def _change(self, value: int, relative: bool, sign: int = 1) -> None:
-        try:
-            number = sign * operator.index(value)
-        except TypeError:
-            raise TypeError(f"invalid value {value!r}: expected an integer") from None
+        number = sign * integer("value", value)
         self._count.change(self.domain.name, self.name, number, relative)
 
     def set_value(self, value: int) -> None:

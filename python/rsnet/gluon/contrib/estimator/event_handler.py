@@ -282,12 +282,8 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         seconds = time.time() - self.epoch_start
-        estimator.logger.info(
-            "[Epoch %d] Finished in %.3fs%s",
-            self.current_epoch,
-            seconds,
-            ", " * bool(self.metrics) + self._shown(),
-        )
+        shown = f", {self._shown()}" if self.metrics else ""
+        estimator.logger.info("[Epoch %d] Finished in %.3fs%s", self.current_epoch, seconds, shown)
         self.current_epoch += 1
         self.batch_index = 0
 
