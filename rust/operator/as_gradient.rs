@@ -42,17 +42,63 @@ impl OpDef {
         params
     }
 
+    fn has_param(&self, name: &str) -> bool {
+        self.schema.fields.iter().any(|f| f.name == name)
+    }
+
+    /// Of the parameters that a gradient rule sets on this backward operator those that say
+    /// something: not those that the node of operator `of` was given so itself, nor those that only
+    /// that operator has.
+    pub fn own_params<'a>(
+        &self,
+        of: &OpDef,
+        attrs: &Attrs,
+        mut params: Vec<(&'a str, Value)>,
+    ) -> Vec<(&'a str, Value)> {
+        let is_given = |name: &str, text: &str| {
+            attrs.given().iter().any(|(k, v)| k == name && v.to_string() == text)
+        };
+        params.retain(|(name, value)| match self.has_param(name) {
+            true => !is_given(name, &value.to_string()),
+            false => !of.has_param(name),
+        });
+        params
+    }
+
+    /// The parameters of this backward operator where a gradient rule sets `own` ones: beside them
+    /// those of the node that it has, too. Nothing if there are no own ones.
+    pub fn attrs_in_gradient(
+        &self,
+        attrs: &Attrs,
+        own: &[(&str, Value)],
+        n_inputs: usize,
+    ) -> Result<Option<Arc<Attrs>>> {
+        if own.is_empty() {
+            return Ok(None);
+        }
+        let is_kept = |name: &str| self.has_param(name) && !own.iter().any(|o| o.0 == name);
+        let kept = attrs.given().iter().filter(|(k, _)| is_kept(k));
+        let mut params: Vec<_> = kept.map(|(k, v)| (k.as_str(), v.clone())).collect();
+        params.extend(own.iter().cloned());
+        self.parse_shared(&self.with_count(params, n_inputs)).map(Some)
+    }
+
     /// This operator as the gradient, or a part of it, of a node of operator `of` with parameters
-    /// `attrs`: it has the same texts for parameters. A family of operators shares what was parsed
-    /// of them; any other operator parses them for itself, and then counts its own inputs. Errors
-    /// are for the caller to place.
+    /// `attrs`: it has the same texts for parameters, but for its `own` ones. A family of operators
+    /// shares what was parsed of them; any other operator parses them for itself, and then counts
+    /// its own inputs. Errors are for the caller to place.
     pub fn in_gradient_of(
         &self,
         of: &OpDef,
         attrs: &Arc<Attrs>,
+        own: &[(&str, Value)],
         n_inputs: usize,
         n_wanted: usize,
     ) -> Result<InGradient> {
+        let parsed = self.attrs_in_gradient(attrs, own, n_inputs);
+        if let Some(attrs) = parsed.map_err(|e| self.refused_by(of, e))? {
+            return Ok(InGradient { attrs, alone: !self.is_backward });
+        }
         let native = self.is_native();
         if native == of.is_native() && (native || self.is_backward) {
             return Ok(InGradient { attrs: attrs.clone(), alone: false });

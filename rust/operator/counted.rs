@@ -67,6 +67,35 @@ pub fn share_out(what: &str, args: &[&CountedArg], total: usize) -> Result<Vec<u
     Ok(counts)
 }
 
+/// Arrays without a name, by argument: shared out, by [`share_out`], among the arguments that are not
+/// `named`.
+pub fn share_among_others<T>(
+    args: &[CountedArg],
+    named: &[bool],
+    unnamed: Vec<T>,
+) -> Result<Vec<Vec<T>>> {
+    let mut all: Vec<Vec<T>> = args.iter().map(|_| Vec::new()).collect();
+    if unnamed.is_empty() {
+        return Ok(all);
+    }
+    let others: Vec<usize> = (0..args.len()).filter(|i| !named[*i]).collect();
+    if others.is_empty() {
+        let names: Vec<_> = args.iter().map(|a| a.name.as_str()).collect();
+        return Err(Error::type_(format!(
+            "got {} arrays without a name, and all of its inputs by name: {}",
+            unnamed.len(),
+            names.join(", ")
+        )));
+    }
+    let free: Vec<&CountedArg> = others.iter().map(|i| &args[*i]).collect();
+    let counts = share_out("the inputs without a name", &free, unnamed.len())?;
+    let mut unnamed = unnamed.into_iter();
+    for (at, n) in others.into_iter().zip(counts) {
+        all[at].extend(unnamed.by_ref().take(n));
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +122,18 @@ mod tests {
         says(share(&args[..2], 3), "expected at most 2: x, b");
         let open = [arg("a", 1, false, true), arg("b", 1, false, true)];
         says(share(&[&open[0], &open[1]], 3), "a and b");
+    }
+
+    #[test]
+    fn arrays_without_a_name_go_to_the_other_arguments() {
+        let args =
+            [arg("x", 1, false, false), arg("more", 1, false, true), arg("b", 1, true, false)];
+        let share =
+            |named: [bool; 3], arrays: &[i32]| share_among_others(&args, &named, arrays.to_vec());
+        assert_eq!(share([false, true, false], &[1, 2]).unwrap(), [vec![1], vec![], vec![2]]);
+        assert_eq!(share([true, false, true], &[1, 2]).unwrap(), [vec![], vec![1, 2], vec![]]);
+        assert_eq!(share([false; 3], &[]).unwrap(), vec![Vec::<i32>::new(); 3]);
+        let error = share([true; 3], &[1]).unwrap_err();
+        assert!(error.message().contains("all of its inputs by name: x, more, b"), "{error}");
     }
 }

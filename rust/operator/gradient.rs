@@ -30,7 +30,18 @@ pub trait GradBuilder {
     /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is
     /// named `<node>_backward`, and has one output per input of the node, in order, of that input's
     /// shape and dtype. `op` may be any operator: see [`OpDef::in_gradient_of`].
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>>;
+    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+        self.backward_with(op, &[], inputs)
+    }
+
+    /// As [`GradBuilder::backward`], with parameters in place of the node's: see
+    /// [`OpDef::own_params`].
+    fn backward_with(
+        &mut self,
+        op: &str,
+        own: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>>;
 
     /// Runs any operator; returns its visible outputs. `name` may be empty; see [`name_in_rule`].
     fn op(

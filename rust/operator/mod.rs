@@ -25,7 +25,7 @@ mod request;
 mod value;
 
 pub use as_gradient::InGradient;
-pub use counted::{CountedArg, share_out};
+pub use counted::{CountedArg, share_among_others, share_out};
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
 pub use derived::Mapped;
 pub use device::{

@@ -200,7 +200,12 @@ impl Builder<'_> {
 }
 
 impl GradBuilder for Builder<'_> {
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+    fn backward_with(
+        &mut self,
+        op: &str,
+        _: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
         let op = registry().find(op)?;
         let outs: Vec<Tensor> =
             self.ran.inputs.iter().map(|t| Tensor::zeros(&t.shape, t.dtype)).collect();

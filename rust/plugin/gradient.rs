@@ -3,7 +3,7 @@
 
 use super::abi;
 use super::call::call;
-use super::decl::{ArgDecl, GradDecl, OpDecl};
+use super::decl::{GradDecl, OpDecl};
 use super::frame::{Asks, Frame};
 use super::parse::with_parsed;
 use super::parsed::Parsed;
@@ -11,7 +11,7 @@ use super::rule::{Node, Rule, Source};
 use crate::error::{Error, Result};
 use crate::operator::{
     ARG_COUNTS, Attrs, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, OpDef, Registry,
-    Value,
+    Value, share_among_others,
 };
 use std::sync::{Arc, Weak};
 
@@ -144,33 +144,29 @@ fn make(
         inputs.push((arg, resolve(&rule.values[*value], builder, of, made)?));
     }
     let placed = |e: Error| in_rule(e, n, of);
+    let mut params: Vec<(&str, Value)> =
+        n.params.iter().map(|(k, v)| (k.as_str(), Value::Str(v.clone()))).collect();
     if op.is_backward {
         let inputs: Vec<GradEntry> = inputs.into_iter().map(|i| i.1).collect();
+        let own = op.own_params(of.op, of.attrs, params);
         if op.library.is_some() {
-            check_states(&op, of.attrs, &inputs, of).map_err(placed)?;
+            let attrs = op.attrs_in_gradient(of.attrs, &own, inputs.len()).map_err(placed)?;
+            check_states(&op, attrs.as_deref().unwrap_or(of.attrs), &inputs, of).map_err(placed)?;
         }
-        let outputs = builder.backward(&n.op, &inputs)?;
+        let outputs = builder.backward_with(&n.op, &own, &inputs)?;
         let names = of.op.inputs(of.attrs);
         return Ok(Made { op: n.op.clone(), outputs, names });
     }
-    let mut params: Vec<(&str, Value)> =
-        n.params.iter().map(|(k, v)| (k.as_str(), Value::Str(v.clone()))).collect();
-    let by_name = inputs.iter().any(|(arg, _)| arg.is_some());
-    let decl = op.parse_shared(&params).ok().filter(|_| by_name);
-    let decl = decl.and_then(|a| a.typed().downcast_ref::<Parsed>().map(|p| p.op.clone()));
-    let inputs = match &decl {
-        Some(decl) if decl.calls.names.is_none() => {
-            let (inputs, counts) = by_argument(decl, inputs)?;
-            if decl.has_variable_inputs() {
-                params.push((ARG_COUNTS, Value::List(counts)));
-            }
-            inputs
-        }
-        _ => {
-            let given = op.with_count(params.clone(), inputs.len());
-            let attrs = op.parse_shared(&given).map_err(placed)?;
-            in_order(&op, op.inputs(&attrs), inputs)?
-        }
+    let inputs = if inputs.iter().all(|(arg, _)| arg.is_none()) {
+        inputs.into_iter().map(|i| i.1).collect()
+    } else if op.arguments.is_empty() {
+        let given = op.with_count(params.clone(), inputs.len());
+        let attrs = op.parse_shared(&given).map_err(placed)?;
+        in_order(&op, &op.inputs(&attrs), inputs).map_err(placed)?
+    } else {
+        let (inputs, counts) = by_argument(&op, inputs).map_err(placed)?;
+        params.push((ARG_COUNTS, Value::List(counts)));
+        inputs
     };
     let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len())).map_err(placed)?;
     check_states(&op, &attrs, &inputs, of).map_err(placed)?;
@@ -178,75 +174,82 @@ fn make(
     Ok(Made { op: n.op.clone(), outputs, names: op.outputs(&attrs) })
 }
 
-fn misplaced(op: &str, arg: Option<&str>, names: &[&str]) -> Error {
+fn misplaced(arg: Option<&str>, names: &[String]) -> Error {
     Error::value(format!(
-        "the gradient rule passes '{}' to operator '{op}', expected its inputs, once each: {}",
+        "got '{}', expected its inputs, once each: {}",
         arg.unwrap_or("one more"),
         names.join(", ")
     ))
 }
 
-fn left_out(op: &str, arg: &str) -> Error {
-    Error::value(format!("the gradient rule passes nothing as input '{arg}' of operator '{op}'"))
+fn left_out(arg: &str) -> Error {
+    Error::value(format!("got nothing as input '{arg}'"))
 }
 
-/// The inputs of a node whose operator is of a library, in its order, and how many arrays each
-/// argument gets: a name says the next array of that argument, no name the next place of all.
-fn by_argument(
-    op: &OpDecl,
-    given: Vec<(&Option<String>, GradEntry)>,
-) -> Result<(Vec<GradEntry>, Vec<Value>)> {
-    let names: Vec<&str> = op.inputs.iter().map(|a| a.name.as_str()).collect();
-    let mut arrays: Vec<Vec<GradEntry>> = vec![Vec::new(); names.len()];
-    let has_room = |a: &ArgDecl, n: usize| n < a.count || a.has(abi::AT_LEAST);
+/// An array, and the argument that it is for, if the rule names one.
+type Given<'a> = (&'a Option<String>, GradEntry);
+
+/// The inputs of a node in the order of the operator's arguments, and how many each of these gets:
+/// by names, and the others as in a call.
+fn by_argument(op: &OpDef, given: Vec<Given<'_>>) -> Result<(Vec<GradEntry>, Vec<Value>)> {
+    let names: Vec<String> = op.arguments.iter().map(|a| a.name.clone()).collect();
+    let mut named: Vec<Vec<GradEntry>> = vec![Vec::new(); names.len()];
+    let mut unnamed = Vec::new();
     for (arg, value) in given {
-        let mut places = op.inputs.iter().zip(&arrays);
-        let place = places.position(|(a, known)| {
-            arg.as_ref().is_none_or(|arg| *arg == a.name) && has_room(a, known.len())
-        });
-        let place = place.ok_or_else(|| misplaced(&op.name, arg.as_deref(), &names))?;
-        arrays[place].push(value);
+        let Some(arg) = arg else {
+            unnamed.push(value);
+            continue;
+        };
+        let has_room = |at: &usize| {
+            let argument = &op.arguments[*at];
+            named[*at].len() < argument.count || argument.open
+        };
+        let place = names.iter().position(|name| name == arg).filter(has_room);
+        named[place.ok_or_else(|| misplaced(Some(arg), &names))?].push(value);
     }
-    for (arg, known) in op.inputs.iter().zip(&arrays) {
-        if known.len() < arg.count && !(known.is_empty() && arg.has(abi::OPTIONAL)) {
-            return Err(left_out(&op.name, &arg.name));
+    let is_named: Vec<bool> = named.iter().map(|arrays| !arrays.is_empty()).collect();
+    let others = share_among_others(&op.arguments, &is_named, unnamed)?;
+    for (own, shared) in named.iter_mut().zip(others) {
+        own.extend(shared);
+    }
+    for (arg, arrays) in op.arguments.iter().zip(&named) {
+        if arrays.len() < arg.count && !(arrays.is_empty() && arg.optional) {
+            return Err(left_out(&arg.name));
         }
     }
-    let counts = arrays.iter().map(|known| Value::Int(known.len() as i64)).collect();
-    Ok((arrays.into_iter().flatten().collect(), counts))
+    let counts = named.iter().map(|arrays| Value::Int(arrays.len() as i64)).collect();
+    Ok((named.into_iter().flatten().collect(), counts))
 }
 
-/// The inputs of a node in the operator's order: those that name an argument take its places one
-/// after another.
-fn in_order(
-    op: &OpDef,
-    names: Vec<String>,
-    given: Vec<(&Option<String>, GradEntry)>,
-) -> Result<Vec<GradEntry>> {
-    if op.key_var_num_args.is_some() || given.iter().all(|(arg, _)| arg.is_none()) {
-        return Ok(given.into_iter().map(|g| g.1).collect());
-    }
+/// Is `name` that of an array of argument `arg`, such as `x_1` or `arg1`?
+fn is_array_of(name: &str, arg: &str) -> bool {
+    let digits = name.strip_prefix(arg).map(|d| d.trim_start_matches('_'));
+    digits.is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The inputs of a node in the order of `names`: arrays that name an argument take its places one
+/// after another, and then the others those that are left. Where the operator takes any number, all
+/// are also called `data`, as in Python.
+fn in_order(op: &OpDef, names: &[String], given: Vec<Given<'_>>) -> Result<Vec<GradEntry>> {
+    let is_all = |arg: &str| arg == "data" && op.key_var_num_args.is_some();
     let mut places: Vec<Option<GradEntry>> = vec![None; names.len()];
-    for (arg, value) in given {
-        let fits = |name: &str| match arg {
-            None => true,
-            Some(arg) => {
-                let digits = name.strip_prefix(arg.as_str()).map(|d| d.trim_start_matches('_'));
-                digits.is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()))
-            }
+    let (named, unnamed): (Vec<_>, Vec<_>) = given.into_iter().partition(|(arg, _)| arg.is_some());
+    for (arg, value) in named.into_iter().chain(unnamed) {
+        let free = |fits: &dyn Fn(&str) -> bool| {
+            (0..names.len()).find(|i| places[*i].is_none() && fits(&names[*i]))
         };
-        let free = |i: usize| places[i].is_none();
-        let exact = names.iter().enumerate().position(|(i, n)| free(i) && arg.as_ref() == Some(n));
-        let near = || names.iter().enumerate().position(|(i, n)| free(i) && fits(n));
-        let Some(place) = exact.or_else(near) else {
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            return Err(misplaced(&op.name, arg.as_deref(), &names));
+        let place = match arg {
+            None => free(&|_| true),
+            Some(arg) => free(&|name| name == arg)
+                .or_else(|| free(&|name| is_array_of(name, arg)))
+                .or_else(|| free(&|_| is_all(arg))),
         };
+        let place = place.ok_or_else(|| misplaced(arg.as_deref(), names))?;
         places[place] = Some(value);
     }
     match places.iter().position(Option::is_none) {
         None => Ok(places.into_iter().flatten().collect()),
-        Some(i) => Err(left_out(&op.name, &names[i])),
+        Some(i) => Err(left_out(&names[i])),
     }
 }
 

@@ -6,8 +6,7 @@ use super::error::{IntoPy, invalid, quoted};
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::signature::{array_arguments, is_variadic};
-use crate::error::{Error, Result};
-use crate::operator::{ARG_COUNTS, Attrs, CountedArg, OpDef, Value, is_hidden, share_out};
+use crate::operator::{ARG_COUNTS, Attrs, CountedArg, OpDef, Value, is_hidden, share_among_others};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -292,7 +291,10 @@ impl OpFunction {
             )));
         };
         let unnamed: Vec<_> = std::mem::take(&mut args.inputs).into_iter().flatten().collect();
-        let mut all = self.shared_out(&args.grouped, unnamed).py(py)?;
+        let is_named = |at| args.grouped.iter().any(|g| g.0 == at);
+        let named: Vec<bool> = (0..self.op.arguments.len()).map(is_named).collect();
+        let shared = share_among_others(&self.op.arguments, &named, unnamed);
+        let mut all = shared.map_err(|e| e.in_operator(&self.name)).py(py)?;
         for (at, arrays) in args.grouped.drain(..) {
             all[at] = arrays;
         }
@@ -329,38 +331,6 @@ impl OpFunction {
                 self.name
             ),
         }))
-    }
-
-    /// Arrays without a name, by argument: those of `named` have none of them.
-    fn shared_out<'py>(
-        &self,
-        named: &[(usize, Vec<Bound<'py, PyAny>>)],
-        unnamed: Vec<Bound<'py, PyAny>>,
-    ) -> Result<Vec<Vec<Bound<'py, PyAny>>>> {
-        let args = &self.op.arguments;
-        let mut all: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); args.len()];
-        if unnamed.is_empty() {
-            return Ok(all);
-        }
-        let others: Vec<usize> =
-            (0..args.len()).filter(|i| !named.iter().any(|n| n.0 == *i)).collect();
-        if others.is_empty() {
-            let names: Vec<_> = args.iter().map(|a| a.name.as_str()).collect();
-            return Err(Error::type_(format!(
-                "{}() got {} arrays without a name, and all of its inputs by name: {}",
-                self.name,
-                unnamed.len(),
-                names.join(", ")
-            )));
-        }
-        let free: Vec<&CountedArg> = others.iter().map(|i| &args[*i]).collect();
-        let counts = share_out("the inputs without a name", &free, unnamed.len())
-            .map_err(|e| e.in_operator(&self.name))?;
-        let mut unnamed = unnamed.into_iter();
-        for (at, n) in others.into_iter().zip(counts) {
-            all[at].extend(unnamed.by_ref().take(n));
-        }
-        Ok(all)
     }
 
     /// The given parameters, by name.

@@ -72,7 +72,12 @@ impl<'a> TapeBuilder<'a> {
 }
 
 impl GradBuilder for TapeBuilder<'_> {
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+    fn backward_with(
+        &mut self,
+        op: &str,
+        own: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
         let op = self.walk.rt.registry.find(op)?;
         let Rule::Op { op: of, .. } = &self.record.rule else {
             return Err(Error::internal("a function has no backward operator"));
@@ -82,8 +87,9 @@ impl GradBuilder for TapeBuilder<'_> {
             "" => String::new(),
             of => format!("{of}_backward"),
         };
-        let InGradient { attrs, alone } =
-            op.in_gradient_of(of, self.attrs, inputs.len(), wanted).at_node(&op.name, &name)?;
+        let InGradient { attrs, alone } = op
+            .in_gradient_of(of, self.attrs, own, inputs.len(), wanted)
+            .at_node(&op.name, &name)?;
         let how = Invoke { name: &name, ..self.how() };
         if alone {
             return self.invoke(&op, &attrs, inputs, &how);

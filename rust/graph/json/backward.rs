@@ -182,7 +182,12 @@ impl NodeBuilder<'_> {
 }
 
 impl GradBuilder for NodeBuilder<'_> {
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+    fn backward_with(
+        &mut self,
+        op: &str,
+        own: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
         let op = self.registry.find(op)?;
         let meta = self.forward.meta().clone();
         let wanted = self.forward.inputs.len();
@@ -190,9 +195,12 @@ impl GradBuilder for NodeBuilder<'_> {
             return Err(Error::internal("a variable has no gradient rule"));
         };
         let InGradient { attrs, alone } = op
-            .in_gradient_of(of, &meta.attrs, inputs.len(), wanted)
+            .in_gradient_of(of, &meta.attrs, own, inputs.len(), wanted)
             .at_node(&op.name, self.name)?;
         let mut dict = meta.dict;
+        for (name, value) in own {
+            Arc::make_mut(&mut dict).insert((*name).to_owned(), value.to_string());
+        }
         if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
             Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
         }

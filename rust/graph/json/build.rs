@@ -7,7 +7,7 @@ use super::backward;
 use super::raw::{Raw, RawGraph};
 use super::upgrade;
 use crate::error::{AtNode, Error, Result};
-use crate::operator::{InGradient, OpDef, Registry};
+use crate::operator::{InGradient, OpDef, Registry, Value};
 use std::sync::Arc;
 
 /// Sorts nodes after their dependencies, otherwise in the file's order; a cycle is an error.
@@ -249,8 +249,8 @@ fn stand_in(raw: &Raw, outputs: u32) -> OpDef {
     op
 }
 
-/// Builds a backward node of a saved gradient. It has the parameters of its forward node, and its
-/// outputs are the gradients of that node's inputs.
+/// Builds a backward node of a saved gradient. It has the parameters of its forward node, but for
+/// those that its library set on it, and its outputs are the gradients of that node's inputs.
 fn backward_node(
     raw: &Raw,
     op: Arc<OpDef>,
@@ -260,7 +260,14 @@ fn backward_node(
     let InGradient { attrs, .. } = match &forward.op {
         Some(of) => {
             let attrs = forward.meta().attrs.clone();
-            op.in_gradient_of(of, &attrs, raw.inputs.len(), forward.inputs.len())
+            let set =
+                raw.dict.iter().filter(|(k, _)| op.schema.fields.iter().any(|f| f.name == **k));
+            let set = set.map(|(k, v)| (k.as_str(), Value::Str(v.clone())));
+            let own = match op.library.is_some() && op.is_backward {
+                true => op.own_params(of, &attrs, set.collect()),
+                false => Vec::new(),
+            };
+            op.in_gradient_of(of, &attrs, &own, raw.inputs.len(), forward.inputs.len())
                 .at_node(&op.name, &raw.name)?
         }
         None => {

@@ -154,7 +154,12 @@ impl Builder<'_> {
 }
 
 impl GradBuilder for Builder<'_> {
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+    fn backward_with(
+        &mut self,
+        op: &str,
+        own: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
         let op = self.registry.find(op)?;
         let inputs: Vec<Entry> = inputs.iter().map(|&e| self.source(unpack(e))).collect();
         let forward = &self.nodes[self.current as usize];
@@ -164,10 +169,14 @@ impl GradBuilder for Builder<'_> {
         let Some(of) = &forward.op else {
             return Err(Error::internal("a variable has no gradient rule"));
         };
-        let InGradient { attrs, alone } =
-            op.in_gradient_of(of, &forward.attrs, inputs.len(), wanted).at_node(&op.name, &name)?;
+        let InGradient { attrs, alone } = op
+            .in_gradient_of(of, &forward.attrs, own, inputs.len(), wanted)
+            .at_node(&op.name, &name)?;
         let num_outputs = if alone { op.num_outputs(&attrs) } else { wanted } as u32;
         let mut dict = forward.dict.clone();
+        for (name, value) in own {
+            Arc::make_mut(&mut dict).insert((*name).to_owned(), value.to_string());
+        }
         if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
             Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
         }
