@@ -346,7 +346,8 @@ unsafe fn attr(from: &abi::Attr) -> Result<AttrDecl> {
         )));
     }
     let inner = field_type(from.kind, choices).ok_or_else(|| {
-        Error::value(format!("invalid kind {} of attribute '{name}': expected 1 to 17", from.kind))
+        let (kind, last) = (from.kind, abi::kind::LIST_MAYBE_I64);
+        Error::value(format!("invalid kind {kind} of attribute '{name}': expected 1 to {last}"))
     })?;
     let optional = from.flags & abi::MAY_BE_NONE != 0;
     let ty = if optional { FieldType::Optional(Box::new(inner)) } else { inner };

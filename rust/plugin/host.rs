@@ -328,6 +328,9 @@ unsafe extern "C" fn random(ctx: *mut Ctx, first: u64, n: u64, words: *mut u64) 
                      or ask for them by add_random",
                 ));
             }
+            if words.is_null() && n > 0 {
+                return Err(Error::value(format!("the place of {n} random words is null")));
+            }
             let key = frame.random;
             for i in 0..n as usize {
                 let word = Draws::new(key.seed, key.stream, first as usize + i).bits();
@@ -404,15 +407,21 @@ unsafe extern "C" fn has_out_grad(ctx: *mut Ctx, output: i32) -> i32 {
 
 unsafe extern "C" fn entry(ctx: *mut Ctx, source: i32, number: i32) -> u64 {
     // SAFETY: the contract.
-    unsafe { rule(ctx, 0, |p| p.value(source, number)) }
+    unsafe {
+        rule(ctx, 0, |p| {
+            let made = p.value(source, number);
+            p.made(made)
+        })
+    }
 }
 
 unsafe extern "C" fn node(ctx: *mut Ctx, op: *const c_char, name: *const c_char) -> u64 {
     // SAFETY: the contract.
     unsafe {
         rule(ctx, 0, |p| {
-            let op = given(op, "the operator of a node")?;
-            p.node(op, abi::text(name).unwrap_or_default())
+            let op = given(op, "the operator of a node");
+            let made = op.and_then(|op| p.node(op, abi::text(name).unwrap_or_default()));
+            p.made(made)
         })
     }
 }
@@ -444,7 +453,12 @@ unsafe extern "C" fn node_attr(
 
 unsafe extern "C" fn node_output(ctx: *mut Ctx, node: u64, arg: *const c_char, i: i32) -> u64 {
     // SAFETY: the contract.
-    unsafe { rule(ctx, 0, |p| p.output(node, abi::text(arg), i)) }
+    unsafe {
+        rule(ctx, 0, |p| {
+            let made = p.output(node, abi::text(arg), i);
+            p.made(made)
+        })
+    }
 }
 
 unsafe extern "C" fn bind_grad(ctx: *mut Ctx, input: i32, value: u64) -> Status {

@@ -34,6 +34,8 @@ pub struct Rule {
     pub nodes: Vec<Node>,
     pub values: Vec<Source>,
     pub bound: Vec<Option<usize>>,
+    /// Why the last function that makes a node or entry failed, and gave 0 for it.
+    refused: Option<String>,
 }
 
 /// The array that a gradient reads; an error names a number out of range.
@@ -66,6 +68,7 @@ impl Rule {
             nodes: Vec::new(),
             values: Vec::new(),
             bound: vec![None; node.inputs.len()],
+            refused: None,
         }
     }
 
@@ -97,16 +100,25 @@ impl Rule {
         Ok(self.nodes.len() as u64)
     }
 
-    fn handle(handle: u64, n: usize, what: &str) -> Result<usize> {
+    /// A handle, or 0 for what could not be made, with the reason kept for those that use it.
+    pub fn made(&mut self, made: Result<u64>) -> Result<u64> {
+        if let Err(error) = &made {
+            self.refused = Some(error.message().to_owned());
+        }
+        made
+    }
+
+    fn handle(&self, handle: u64, n: usize, what: &str) -> Result<usize> {
         let found = usize::try_from(handle).ok().filter(|h| (1..=n).contains(h));
-        found.map(|h| h - 1).ok_or_else(|| {
-            Error::value(format!("invalid {what} {handle}: the function that makes it failed"))
+        found.map(|h| h - 1).ok_or_else(|| match &self.refused {
+            Some(why) if handle == 0 => Error::value(why.clone()),
+            _ => Error::value(format!("invalid {what} {handle}: no function made it")),
         })
     }
 
     pub fn input(&mut self, node: u64, arg: Option<String>, value: u64) -> Result<()> {
         let (node, value) =
-            (Self::handle(node, self.nodes.len(), "node")?, self.known_value(value)?);
+            (self.handle(node, self.nodes.len(), "node")?, self.known_value(value)?);
         if let Source::Node(of, _, _) = self.values[value]
             && of >= node
         {
@@ -117,17 +129,17 @@ impl Rule {
     }
 
     fn known_value(&self, value: u64) -> Result<usize> {
-        Self::handle(value, self.values.len(), "entry")
+        self.handle(value, self.values.len(), "entry")
     }
 
     pub fn attr(&mut self, node: u64, name: String, text: String) -> Result<()> {
-        let node = Self::handle(node, self.nodes.len(), "node")?;
+        let node = self.handle(node, self.nodes.len(), "node")?;
         self.nodes[node].params.push((name, text));
         Ok(())
     }
 
     pub fn output(&mut self, node: u64, arg: Option<String>, i: i32) -> Result<u64> {
-        let node = Self::handle(node, self.nodes.len(), "node")?;
+        let node = self.handle(node, self.nodes.len(), "node")?;
         let i = at(i, MOST_ARRAYS as usize, "output")?;
         Ok(self.add(Source::Node(node, arg, i)))
     }

@@ -35,7 +35,7 @@ REGISTRATIONS = {
     "BAD_CONDITION": "invalid argument 'z' in the condition of a kernel: expected one of: x, y",
     "ORPHAN_KERNEL": "a kernel for 'nobody', which is no operator",
     "ORPHAN_GRAD": "a gradient for 'nobody', which is no operator",
-    "BAD_KIND": "invalid kind 99 of attribute 'n'",
+    "BAD_KIND": "invalid kind 99 of attribute 'n': expected 1 to 19",
     "NO_CHOICES": "invalid choices of attribute 'n': expected one or more, since its kind is "
     "RSNET_E",
     "UNEQUAL_SIZES": "invalid struct_size [0-9]+ of item 1 of .*inputs.*: expected [0-9]+",
