@@ -148,6 +148,26 @@ mod tests {
         says(&header, "damaged");
     }
 
+    /// Of zeros that every thread gets, the file holds nothing, so that no place in it is meant.
+    #[test]
+    fn threads_may_have_zeros_alone() {
+        let mut bytes = library(2);
+        bytes[64] = 1; // all of the file is loaded
+        let size = bytes.len() as u8;
+        (bytes[64 + 32], bytes[64 + 40]) = (size, size);
+        let second = 64 + 56;
+        bytes[second] = 7;
+        for (field, number) in [(8, 0x77_0003_u64), (16, 0x10), (32, 0), (40, 24), (48, 8)] {
+            bytes[second + field..second + field + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        checked(&bytes).unwrap();
+        bytes[second + 32] = 8;
+        assert!(checked(&bytes).is_err(), "bytes that are nowhere");
+        bytes[second + 32] = 0;
+        bytes[second + 43] = 0x40;
+        assert!(checked(&bytes).is_err(), "a gigabyte for every thread");
+    }
+
     /// Any number of 64 bits, most often one that is near the ends of what a file can have.
     fn field() -> impl Strategy<Value = u64> {
         let ends = prop::sample::select(vec![0, 64, 120, 4096, 1 << 40, 1 << 63, u64::MAX]);

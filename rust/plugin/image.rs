@@ -143,6 +143,11 @@ impl Segment {
     /// Returns true if the range lies within the file, and in memory that is loaded from it.
     fn fits(&self, image: &Image<'_>) -> bool {
         const MOST: u64 = 1 << 40;
+        const MOST_OF_A_THREAD: u64 = 1 << 30;
+        if self.kind == TLS && self.in_file == 0 {
+            // Zeros alone, so that it does not matter where in the file they would be.
+            return self.alignment <= 1 << 20 && self.in_memory < MOST_OF_A_THREAD;
+        }
         let Some(content) = image.content(self) else { return false };
         let is_loaded = || image.loaded().any(|s| s.contains(self));
         let sized = self.in_memory >= self.in_file && self.in_memory < MOST;
@@ -153,7 +158,10 @@ impl Segment {
             _ if self.in_memory == 0 => true,
             PHDR => is_loaded() && self.offset == image.headers,
             // Every thread gets a copy, with zeros behind it.
-            TLS => is_loaded() && sized && self.alignment <= 1 << 20 && self.in_memory < 1 << 30,
+            TLS => {
+                let few = self.in_memory < MOST_OF_A_THREAD;
+                is_loaded() && sized && self.alignment <= 1 << 20 && few
+            }
             GNU_RELRO => {
                 let ends = |s: &Segment| self.end() <= s.end_of_pages(LARGEST_PAGE);
                 image.loaded().any(|s| s.contains(self) && ends(s))
