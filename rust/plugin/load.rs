@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::lock::{Guard, Held, Lock};
 use crate::operator::Registry;
 use std::collections::{HashMap, HashSet};
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Write};
@@ -201,6 +201,15 @@ fn digest(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The address where the library begins that an address is in.
+fn begin_of(address: *mut c_void) -> Option<usize> {
+    // SAFETY: plain data, which the system fills in.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    let found = unsafe { libc::dladdr(address, &raw mut info) } != 0;
+    found.then_some(info.dli_fbase as usize)
+}
+
 /// A library that the system has opened; closed again if it is not kept.
 struct Opened {
     handle: *mut c_void,
@@ -255,10 +264,37 @@ impl Opened {
         self.handle = std::ptr::null_mut();
     }
 
+    /// A symbol of the library itself. (The system looks in those that it is linked with, too.)
     fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: a name that ends with 0.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        (!found.is_null()).then_some(found)
+        (!found.is_null() && self.begins_at() == begin_of(found)).then_some(found)
+    }
+
+    /// The address where the library begins.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn begins_at(&self) -> Option<usize> {
+        /// The first fields of the system's `link_map`.
+        #[repr(C)]
+        struct LinkMap {
+            base: usize,
+            name: *const c_char,
+            dynamic: *mut c_void,
+        }
+        let mut map: *mut LinkMap = std::ptr::null_mut();
+        let at = (&raw mut map).cast();
+        // SAFETY: a handle that is open, and a place for the pointer that is asked for.
+        let failed = unsafe { libc::dlinfo(self.handle, libc::RTLD_DI_LINKMAP, at) } != 0;
+        // SAFETY: it lives as long as the handle.
+        unsafe { map.as_ref() }.filter(|_| !failed).and_then(|map| begin_of(map.dynamic))
+    }
+
+    /// The address where the library begins, as far as the system tells it here: all symbols have to
+    /// be of the library that has the first one.
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    fn begins_at(&self) -> Option<usize> {
+        // SAFETY: a name that ends with 0.
+        begin_of(unsafe { libc::dlsym(self.handle, c"rsnet_plugin_abi".as_ptr()) })
     }
 
     /// Compares the version of the interface that the library was compiled with.

@@ -3,6 +3,7 @@ without its guard.
 """
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,24 @@ def test_a_library_in_cpp_exports_its_guard(tmp_path):
         mx.load_library(compiled_text(CPP, cflags=["-fno-exceptions"]))
     with pytest.raises(mx.MXNetError, match=r"C\+\+ exception: vector"):
         mx.load_library(compiled_text(CPP))
+
+
+def test_a_library_is_not_taken_for_one_that_it_is_linked_with(tmp_path):
+    ours = Path(shutil.copy(compiled("scale.c"), tmp_path / "libours.so"))
+    (tmp_path / "more.c").write_text("int more(void) { return 3; }\n")
+    other = tmp_path / "libother.so"
+    command = ["gcc", "-shared", "-fPIC", tmp_path / "more.c", "-Wl,--no-as-needed", ours]
+    subprocess.run([*command, "-o", other], check=True)
+    code = f"""
+        import rsnet as mx
+        try:
+            mx.load_library({str(other)!r})
+        except mx.MXNetError as error:
+            print("it is not a library of rsnet operators" in str(error))
+        print(mx.load_library({str(ours)!r}))
+        print(mx.nd.c_scale(mx.nd.ones(1), by=3).asscalar())
+    """
+    assert printed(code).splitlines() == ["True", "['c_scale', 'c_scaled']", "3.0"]
 
 
 COUNTED = """
