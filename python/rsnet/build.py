@@ -110,8 +110,8 @@ def build_extension(
         for i, file in enumerate(files):
             made = Path(scratch) / f"{i}.o"
             wants = made.with_suffix(".d")
-            command = [*compilers[file], *flags[file], "-MD", "-MF", str(wants), "-c", str(file),
-                       "-o", str(made)]  # fmt: skip
+            command = [*compilers[file], *flags[file], "-MD", "-MF", str(wants), "-MT", "it",
+                       "-c", str(file), "-o", str(made)]  # fmt: skip
             _run(command, verbose)
             objects.append(str(made))
             used += _dependencies(wants)
@@ -219,8 +219,8 @@ def _run(command: list[str], verbose: bool) -> None:
 
 
 def _dependencies(rules: Path) -> list[str]:
-    """The files that a compiler's rule for make names."""
-    text = rules.read_text().replace("\\\n", " ").partition(":")[2]
+    """The files that a compiler's rule `it: ...` for make names. A dollar is doubled there."""
+    text = rules.read_text().replace("\\\n", " ").partition(":")[2].replace("$$", "$")
     return [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r"(?:\\.|\S)+", text)]
 
 
