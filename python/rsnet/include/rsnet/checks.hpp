@@ -11,15 +11,19 @@
 
 namespace rsnet {
 
-// Throws at the end of the statement, when the message is complete.
-class FailedCheck {
+// The message of a failed check. What is streamed into it may throw itself: then that is the
+// failure.
+class FailedCheck : public std::ostringstream {
  public:
-  explicit FailedCheck(const std::string& what) { text_ << "Check failed: " << what << " "; }
-  [[noreturn]] ~FailedCheck() noexcept(false) { throw Failure(text_.str(), RSNET_INTERNAL); }
-  std::ostream& stream() { return text_; }
+  explicit FailedCheck(const std::string& what) { *this << "Check failed: " << what << " "; }
+  std::ostream& stream() { return *this; }
+};
 
- private:
-  std::ostringstream text_;
+// Throws a message when it is complete: & binds less tightly than <<, and is still an expression.
+struct Raise {
+  [[noreturn]] void operator&(const std::ostream& message) const {
+    throw Failure(static_cast<const FailedCheck&>(message).str(), RSNET_INTERNAL);
+  }
 };
 
 // A value in a message; of what has no text a question mark.
@@ -89,10 +93,10 @@ Pointer not_null(Pointer pointer, const char* what) {
 
 // Loops rather than branches, so that an `else` that follows is not theirs; what fails throws.
 #define RSNET_CHECK(ok, what) \
-  while (!(ok)) ::rsnet::FailedCheck(what).stream()
+  while (!(ok)) ::rsnet::Raise() & ::rsnet::FailedCheck(what).stream()
 #define RSNET_CHECK_OP(a, op, b, fails)                          \
   while (const auto rsnet_why = ::rsnet::fails((a), (b)))        \
-  ::rsnet::FailedCheck(#a " " #op " " #b + *rsnet_why).stream()
+  ::rsnet::Raise() & ::rsnet::FailedCheck(#a " " #op " " #b + *rsnet_why).stream()
 #ifndef CHECK
 #define CHECK(x) RSNET_CHECK((x), #x)
 #define CHECK_EQ(a, b) RSNET_CHECK_OP(a, ==, b, differ)
@@ -116,7 +120,7 @@ Pointer not_null(Pointer pointer, const char* what) {
 #endif
 #ifndef LOG
 #define LOG(severity) RSNET_LOG_##severity
-#define RSNET_LOG_FATAL ::rsnet::FailedCheck("fatal").stream()
+#define RSNET_LOG_FATAL ::rsnet::Raise() & ::rsnet::FailedCheck("fatal").stream()
 #define RSNET_LOG_ERROR ::rsnet::LogLine("error").stream()
 #define RSNET_LOG_WARNING ::rsnet::LogLine("warning").stream()
 #define RSNET_LOG_INFO ::rsnet::LogLine("info").stream()

@@ -27,7 +27,8 @@
 #include <utility>
 #include <vector>
 
-// Symbols of which every library needs its own.
+// Of functions with static variables: every library needs its own. Without it g++ makes of them one
+// for the process, which the first library's headers fill.
 #define RSNET_LOCAL __attribute__((visibility("hidden")))
 
 #define RSNET_CAT_(a, b) a##b
@@ -97,8 +98,8 @@ inline void check(rsnet_status status) {
   if (status != RSNET_OK) throw Failure("", status);
 }
 
-// Calls f(begin, end) on parts of 0..n, each of `grain` items or more, on the engine's threads and
-// this one. What it throws is raised here, with its status.
+// Calls f(begin, end) on parts of 0..n, each of `grain` items (the last may have fewer), on the
+// engine's threads and this one. What it throws is raised here, with its status.
 template <typename F>
 void parallel_for(const rsnet_host* host, rsnet_ctx* ctx, int64_t n, int64_t grain, const F& f) {
   struct Parts {
@@ -122,7 +123,7 @@ std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::string>
   return std::to_string(value);
 }
 // Reads what to_text writes, whatever the locale of the process; false if it is not a number.
-inline bool parse_real(const std::string& text, double* value) {
+RSNET_LOCAL inline bool parse_real(const std::string& text, double* value) {
   static const locale_t classic = newlocale(LC_ALL_MASK, "C", static_cast<locale_t>(nullptr));
   char* end = nullptr;
   *value = strtod_l(text.c_str(), &end, classic);
@@ -155,18 +156,22 @@ inline std::string quoted(const std::string& text) {
   }
   return out + "'";
 }
+inline std::string tuple_text(const std::vector<std::string>& items) {
+  std::string out;
+  for (const std::string& item : items) out += (out.empty() ? "(" : ", ") + item;
+  return items.empty() ? "()" : out + (items.size() == 1 ? ",)" : ")");
+}
 template <typename T>
 std::string list_text(const std::vector<T>& items) {
-  std::string out = "(";
+  std::vector<std::string> texts;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i) out += ", ";
     if constexpr (std::is_same_v<T, std::string>) {
-      out += quoted(items[i]);
+      texts.push_back(quoted(items[i]));
     } else {
-      out += to_text(static_cast<T>(items[i]));
+      texts.push_back(to_text(static_cast<T>(items[i])));
     }
   }
-  return out + (items.size() == 1 ? ",)" : ")");
+  return tuple_text(texts);
 }
 
 // An attribute's description with texts of its own.

@@ -149,7 +149,13 @@ class Shape {
   bool operator==(const Shape& other) const { return dim_vec() == other.dim_vec(); }
   bool operator!=(const Shape& other) const { return !(*this == other); }
   void ToShape(Shape* shape) const { *shape = *this; }
-  std::string ToString() const { return rsnet::list_text(dim_vec()); }
+  // A text for messages: what is unknown is a question mark.
+  std::string ToString() const {
+    if (!known_) return "?";
+    std::vector<std::string> dims;
+    for (int64_t d : dims_) dims.push_back(of_array_ && d < 0 ? "?" : std::to_string(d));
+    return rsnet::tuple_text(dims);
+  }
   std::string DebugStr() const { return ToString(); }
 
  private:
