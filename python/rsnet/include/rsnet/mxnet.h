@@ -11,7 +11,7 @@
 #ifndef RSNET_MXNET_H
 #define RSNET_MXNET_H
 
-#include <rsnet/mxnet/op.hpp>
+#include <rsnet/mxnet/kernel.hpp>
 #include <rsnet/mxnet/property.hpp>
 
 #endif  // RSNET_MXNET_H

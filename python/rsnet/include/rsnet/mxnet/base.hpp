@@ -55,6 +55,7 @@ class TShape : public Tuple<dim_t> {
     *this = TShape(begin, end);
   }
   bool ndim_is_known() const { return ndim_is_known_; }
+  std::string Text() const { return ndim_is_known_ ? rsnet::list_text(items_) : "None"; }
   template <int dim>
   TShape(const mshadow::Shape<dim>& shape) : TShape(shape.shape_, shape.shape_ + dim) {}
   size_t Size() const { return ProdShape(0, static_cast<int>(ndim())); }
@@ -102,6 +103,9 @@ class TShape : public Tuple<dim_t> {
 template <typename T>
 std::ostream& operator<<(std::ostream& out, const Tuple<T>& items) {
   return out << rsnet::list_text(std::vector<T>(items.begin(), items.end()));
+}
+inline std::ostream& operator<<(std::ostream& out, const TShape& shape) {
+  return out << shape.Text();
 }
 
 }  // namespace nnvm
@@ -156,7 +160,7 @@ inline int FlagOf(rsnet_dtype t) {
   }
 }
 
-inline rsnet_dtype TypeOf(int flag) {
+RSNET_LOCAL inline rsnet_dtype TypeOf(int flag) {
   static const rsnet_dtype types[] = {{RSNET_FLOAT, 32, 1}, {RSNET_FLOAT, 64, 1},
                                       {RSNET_FLOAT, 16, 1}, {RSNET_UINT, 8, 1},
                                       {RSNET_INT, 32, 1},   {RSNET_INT, 8, 1},
@@ -189,13 +193,10 @@ inline bool type_assign(int* known, int type) {
   return type == -1 || *known == type;
 }
 
-inline std::string TextOfType(int flag) {
+RSNET_LOCAL inline std::string TextOfType(int flag) {
   static const char* const names[] = {"float32", "float64", "float16", "uint8",
                                       "int32",   "int8",    "int64",   "bool"};
   return flag < 0 || flag > 7 ? "unknown" : names[flag];
-}
-inline std::string TextOfShape(const TShape& s) {
-  return rsnet::list_text(std::vector<dim_t>(s.begin(), s.end()));
 }
 
 // A shape or dtype that contradicts what else is known: entry `index` of a list.
@@ -221,11 +222,30 @@ class Contradiction : public rsnet::Failure {
   std::string got_, expected_;
 };
 
+// A list of what is inferred, what one of its entries is called, and the names of them all.
+struct InferredList {
+  const void* list;
+  const char* what;
+  std::function<std::vector<std::string>()> names;
+};
+// Calls an inference; an error names the array.
+template <typename F>
+void InferLists(const F& rule, std::initializer_list<InferredList> lists) {
+  try {
+    rule();
+  } catch (const Contradiction& e) {
+    for (const InferredList& list : lists) {
+      if (e.IsIn(list.list)) throw e.Named(list.what, list.names());
+    }
+    throw;
+  }
+}
+
 // Assigns to entry `index` of a list, which may know it already, or something else.
 template <typename Shapes>
 void AssignShape(Shapes&& list, size_t index, const TShape& shape) {
   if (shape_assign(&list[index], shape)) return;
-  throw Contradiction("shape", &list, index, TextOfShape(list[index]), TextOfShape(shape));
+  throw Contradiction("shape", &list, index, list[index].Text(), shape.Text());
 }
 template <typename Types>
 void AssignType(Types&& list, size_t index, int type) {

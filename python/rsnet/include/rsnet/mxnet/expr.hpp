@@ -25,7 +25,7 @@ constexpr bool is_number = std::is_arithmetic_v<T> || std::is_same_v<T, half::ha
 
 // The shape of an expression. One of numbers alone has no axes, and goes with every shape.
 struct Extents {
-  static constexpr int kMost = 8;
+  RSNET_LOCAL static constexpr int kMost = 8;
   int ndim = 0;
   index_t dims[kMost] = {};
   Extents() = default;

@@ -3,7 +3,7 @@
 #define RSNET_MXNET_KERNEL_HPP
 
 #include <rsnet/mxnet/index.hpp>
-#include <rsnet/mxnet/op.hpp>
+#include <rsnet/mxnet/registry.hpp>
 
 namespace mxnet {
 namespace op {
@@ -45,7 +45,7 @@ struct Kernel<OP, cpu> {
       for (int64_t i = begin; i < end; ++i) OP::Map(i, args...);
     };
     int64_t n = static_cast<int64_t>(N);
-    if (n <= grain) {
+    if (s == nullptr || n <= grain) {  // a tensor need not have a stream
       range(0, n);
       return true;
     }
@@ -72,7 +72,12 @@ struct Kernel<OP, gpu> {
   static bool Launch(Stream<gpu>* s, int N, Args... args) {
     if (N == 0) return true;
     int blocks = std::min(65535, (N + 255) / 256);
-    GenericKernel<OP, Args...><<<blocks, 256, 0, static_cast<cudaStream_t>(s->stream)>>>(N, args...);
+    cudaStream_t stream = s == nullptr ? nullptr : static_cast<cudaStream_t>(s->stream);
+    GenericKernel<OP, Args...><<<blocks, 256, 0, stream>>>(N, args...);
+    if (cudaError_t error = cudaGetLastError(); error != cudaSuccess) {
+      throw rsnet::Failure(std::string("cannot launch a kernel: ") + cudaGetErrorString(error),
+                           RSNET_INTERNAL);
+    }
     return true;
   }
 };

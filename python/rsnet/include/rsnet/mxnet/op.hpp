@@ -257,22 +257,34 @@ inline NodeEntry MakeNode(const char* op_name, const std::string& name,
 
 }  // namespace nnvm
 
+namespace dmlc {
+using nnvm::get;
+}  // namespace dmlc
+
 namespace mxnet {
 
 using nnvm::NodeAttrs;
 
 struct RunContext {
   Context ctx;
+  template <typename xpu>
+  mshadow::Stream<xpu>* get_stream() const {
+    return static_cast<mshadow::Stream<xpu>*>(stream);
+  }
+  void* stream = nullptr;
 };
 
 // The circumstances of a call.
 class OpContext {
  public:
-  OpContext(const rsnet_args* args, const std::vector<ResourceRequest>& requests)
+  OpContext(const rsnet_args* args, const std::vector<ResourceRequest>& requests, bool is_async)
       : is_train(args->flags & RSNET_IS_TRAIN),
         need_grad(args->flags & RSNET_NEEDS_GRAD),
+        async_on_complete(is_async),
         stream_{args->host, args->ctx, args->stream} {
     run_ctx.ctx = DeviceOf(args->device);
+    run_ctx.stream = &stream_;
+    if (requests.empty()) return;
     auto used = std::make_shared<uint64_t>(0);
     for (ResourceRequest r : requests) requested.emplace_back(r, args->host, args->ctx, used);
   }
@@ -280,10 +292,13 @@ class OpContext {
   mshadow::Stream<xpu>* get_stream() const {
     return reinterpret_cast<mshadow::Stream<xpu>*>(&stream_);
   }
+  OpContext(const OpContext&) = delete;  // `run_ctx` refers to it
+  OpContext& operator=(const OpContext&) = delete;
   bool is_train;
   bool need_grad;
+  OnComplete async_on_complete;
   RunContext run_ctx;
-  std::vector<Resource> requested;
+  Requested requested;
 
  private:
   mutable mshadow::Stream<cpu> stream_;
@@ -334,7 +349,7 @@ namespace op {
 
 using nnvm::NodeAttrs;
 template <typename P>
-inline constexpr nnvm::ParamParserOf<P> ParamParser{};
+RSNET_LOCAL inline constexpr nnvm::ParamParserOf<P> ParamParser{};
 
 // ---- Inference that many operators share -------------------------------------------------------
 
@@ -345,7 +360,7 @@ bool ElemwiseShape(const NodeAttrs&, std::vector<TShape>* in, std::vector<TShape
     for (size_t i = 0; i < side->size(); ++i) {
       const TShape& own = (*side)[i];
       if (shape_assign(&common, own)) continue;
-      throw Contradiction("shape", side, i, TextOfShape(own), TextOfShape(common));
+      throw Contradiction("shape", side, i, own.Text(), common.Text());
     }
   }
   for (auto* side : {in, out}) {
@@ -419,12 +434,22 @@ inline std::vector<nnvm::NodeEntry> MakeZeroGradNodes(const nnvm::NodePtr& n,
 template <bool in, bool out>
 struct ElemwiseGrad {
   const char* op_name;
+  // What the backward operator reads: add(source, number).
+  template <typename Add>
+  static void Read(uint32_t n_in, uint32_t n_out, const Add& add) {
+    for (uint32_t i = 0; i < n_out; ++i) add(RSNET_OUT_GRAD, i);
+    for (uint32_t i = 0; in && i < n_in; ++i) add(RSNET_IN_DATA, i);
+    for (uint32_t i = 0; out && i < n_out; ++i) add(RSNET_OUT_DATA, i);
+  }
   std::vector<nnvm::NodeEntry> operator()(const nnvm::NodePtr& n,
                                           const std::vector<nnvm::NodeEntry>& ograds) const {
-    std::vector<nnvm::NodeEntry> more;
-    if (in) more = n->inputs;
-    for (uint32_t i = 0; out && i < ograds.size(); ++i) more.push_back({n, i, 0, RSNET_OUT_DATA});
-    return MakeNonlossGradNode(op_name, n, ograds, more, n->attrs.dict);
+    std::vector<nnvm::NodeEntry> read;
+    Read(n->num_inputs(), static_cast<uint32_t>(ograds.size()), [&](int32_t source, uint32_t i) {
+      read.push_back(source == RSNET_OUT_GRAD  ? ograds[i]
+                     : source == RSNET_IN_DATA ? n->inputs[i]
+                                               : nnvm::NodeEntry{n, i, 0, source});
+    });
+    return MakeGradNode(op_name, n, read, n->attrs.dict);
   }
 };
 using ElemwiseGradUseNone = ElemwiseGrad<false, false>;
@@ -434,8 +459,5 @@ using ElemwiseGradUseInOut = ElemwiseGrad<true, true>;
 
 }  // namespace op
 }  // namespace mxnet
-
-#include <rsnet/mxnet/kernel.hpp>
-#include <rsnet/mxnet/registry.hpp>
 
 #endif  // RSNET_MXNET_OP_HPP

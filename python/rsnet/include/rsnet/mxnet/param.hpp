@@ -65,8 +65,8 @@ struct Type;
 #define RSNET_MX_FIELD(T, number, read)                                     \
   template <>                                                               \
   struct Type<T> {                                                          \
-    static constexpr int32_t kind = number;                                 \
-    static constexpr uint32_t flags = 0;                                    \
+    RSNET_LOCAL static constexpr int32_t kind = number;                     \
+    RSNET_LOCAL static constexpr uint32_t flags = 0;                        \
     static T Read(const std::string& text) { return read; }                 \
     static std::string Text(const T& value) { return rsnet::to_text(value); } \
   };
@@ -83,15 +83,15 @@ RSNET_MX_FIELD(std::string, RSNET_STR, text)
 #undef RSNET_MX_FIELD
 template <>
 struct Type<nnvm::TShape> {
-  static constexpr int32_t kind = RSNET_SHAPE;
-  static constexpr uint32_t flags = 0;
+  RSNET_LOCAL static constexpr int32_t kind = RSNET_SHAPE;
+  // TShape() is None, which is not the shape () of a scalar.
+  RSNET_LOCAL static constexpr uint32_t flags = RSNET_MAY_BE_NONE;
   static nnvm::TShape Read(const std::string& text) {
+    if (text == "None") return nnvm::TShape();
     std::vector<int64_t> dims = Items<int64_t>(text);
     return nnvm::TShape(dims.begin(), dims.end());
   }
-  static std::string Text(const nnvm::TShape& value) {
-    return rsnet::list_text(std::vector<int64_t>(value.begin(), value.end()));
-  }
+  static std::string Text(const nnvm::TShape& value) { return value.Text(); }
 };
 template <typename N>
 constexpr int32_t kListOf = RSNET_SHAPE;
@@ -103,8 +103,8 @@ template <typename N>
 constexpr int32_t kListOf<std::optional<N>> = RSNET_LIST_MAYBE_I64;
 template <typename N>
 struct Type<nnvm::Tuple<N>> {
-  static constexpr int32_t kind = kListOf<N>;
-  static constexpr uint32_t flags = 0;
+  RSNET_LOCAL static constexpr int32_t kind = kListOf<N>;
+  RSNET_LOCAL static constexpr uint32_t flags = 0;
   static nnvm::Tuple<N> Read(const std::string& text) {
     std::vector<N> items = Items<N>(text);
     return nnvm::Tuple<N>(items.begin(), items.end());
@@ -115,8 +115,8 @@ struct Type<nnvm::Tuple<N>> {
 };
 template <typename T>
 struct Type<std::optional<T>> {
-  static constexpr int32_t kind = Type<T>::kind;
-  static constexpr uint32_t flags = RSNET_MAY_BE_NONE;
+  RSNET_LOCAL static constexpr int32_t kind = Type<T>::kind;
+  RSNET_LOCAL static constexpr uint32_t flags = RSNET_MAY_BE_NONE;
   static std::optional<T> Read(const std::string& text) {
     return text == "None" ? std::optional<T>() : std::optional<T>(Type<T>::Read(text));
   }

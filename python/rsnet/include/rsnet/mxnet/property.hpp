@@ -3,7 +3,7 @@
 #ifndef RSNET_MXNET_PROPERTY_HPP
 #define RSNET_MXNET_PROPERTY_HPP
 
-#include <rsnet/mxnet/op.hpp>
+#include <rsnet/mxnet/registry.hpp>
 
 namespace mxnet {
 
@@ -164,7 +164,8 @@ class PropertyOp {
   };
 
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
-    const std::string type = std::unique_ptr<OperatorProperty>(create_())->TypeString();
+    const std::unique_ptr<OperatorProperty> property(create_());
+    const std::string type = property->TypeString();
     if (type != name_) {
       throw rsnet::Failure("invalid TypeString() '" + type + "' of the property of operator '" +
                            name_ + "': expected the operator's name");
@@ -176,7 +177,8 @@ class PropertyOp {
     for (const std::string& alias : aliases_) aliases.push_back(alias.c_str());
     rsnet_op op = {};
     op.struct_size = sizeof op;
-    op.flags = RSNET_NOT_DETERMINISTIC;
+    const uint32_t is_long = property->exec_type() == kSync ? 0 : RSNET_LONG;
+    op.flags = RSNET_NOT_DETERMINISTIC | is_long;
     op.name = name_.c_str();
     op.doc = doc_.c_str();
     op.aliases = aliases.data();
@@ -198,7 +200,7 @@ class PropertyOp {
     op.destroy_state = [](void* made) { delete static_cast<Operator*>(made); };
     if (rsnet_status status = host->register_op(registry, &op)) return status;
     rsnet_op back = op;
-    back.flags = RSNET_BACKWARD | RSNET_NOT_DETERMINISTIC;
+    back.flags = RSNET_BACKWARD | RSNET_NOT_DETERMINISTIC | is_long;
     back.name = back_.c_str();
     back.n_aliases = 0;
     back.count_attr = nullptr;
@@ -335,17 +337,12 @@ class PropertyOp {
       LearnTypes(host, ctx, RSNET_OUTPUT, outs);
     });
   }
-  // Calls an inference; an error names the array.
   template <typename Rule, typename List>
   static void Infer(const Rule& rule, const Made& m, List* args, List* outs, List* states) {
-    try {
-      rule(args, outs, states);
-    } catch (const Contradiction& e) {
-      if (e.IsIn(args)) throw e.Named("input", m.arguments);
-      if (e.IsIn(outs)) throw e.Named("output", m.outputs);
-      if (e.IsIn(states)) throw e.Named("auxiliary state", m.states);
-      throw;
-    }
+    InferLists([&] { rule(args, outs, states); },
+               {{args, "input", [&] { return m.arguments; }},
+                {outs, "output", [&] { return m.outputs; }},
+                {states, "auxiliary state", [&] { return m.states; }}});
   }
   // Pointers that stand for arrays in the in-place methods.
   static std::vector<void*> Marks(std::vector<char>& marks, size_t n) {
@@ -410,6 +407,10 @@ class PropertyOp {
     if (args->state == nullptr) throw rsnet::Failure("the operator has no state", RSNET_INTERNAL);
     return *static_cast<Operator*>(args->state);
   }
+  static bool IsAsync(const rsnet_args* args) {
+    const Made& m = *static_cast<const Made*>(args->parsed);
+    return StateOf(args).exec_type() == kAsync || m.prop->exec_type() == kAsync;
+  }
   static rsnet_status Forward(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
       const Made& m = *static_cast<const Made*>(args->parsed);
@@ -417,8 +418,9 @@ class PropertyOp {
       auto [in, states] = Split(all.inputs, m);
       std::vector<TShape> shapes;
       for (const TBlob& b : in) shapes.push_back(b.shape_);
-      OpContext ctx(args, m.prop->ForwardResource(shapes));
+      OpContext ctx(args, m.prop->ForwardResource(shapes), IsAsync(args));
       StateOf(args).Forward(ctx, in, all.req, all.outputs, states);
+      ctx.async_on_complete.Wait();
     });
   }
   static rsnet_status Backward(const rsnet_args* args) {
@@ -441,9 +443,10 @@ class PropertyOp {
       }
       std::vector<TShape> shapes;
       for (const TBlob& b : grads) shapes.push_back(b.shape_);
-      OpContext ctx(args, m.prop->BackwardResource(shapes));
+      OpContext ctx(args, m.prop->BackwardResource(shapes), IsAsync(args));
       StateOf(args).Backward(ctx, read(m.out_grad), read(m.in_data), read(m.out_data), req, grads,
                              states);
+      ctx.async_on_complete.Wait();
     });
   }
 

@@ -5,8 +5,6 @@
 #include <rsnet/mxnet/op.hpp>
 #include <rsnet/mxnet/operands.hpp>
 
-#include <set>
-
 namespace mxnet {
 
 // An operator of NNVM_REGISTER_OP on its way to rsnet.
@@ -77,10 +75,7 @@ class NnvmOp {
     if (Attr<nnvm::FInferShape>("FInferShape")) op.infer_shape = InferShape;
     op.infer_type = InferType;
     if (Attr<nnvm::FInplaceOption>("FInplaceOption")) op.inplace = Inplace;
-    if (Attr<FResourceRequest>("FResourceRequest")) {
-      op.flags |= RSNET_NOT_DETERMINISTIC;  // what it requests may depend on the parameters
-      op.resources = Resources;
-    }
+    if (Attr<FResourceRequest>("FResourceRequest")) op.resources = Resources;
     if (Attr<FCreateOpState>("FCreateOpState")) {
       op.flags |= RSNET_NOT_DETERMINISTIC;
       op.create_state = CreateState;
@@ -128,6 +123,7 @@ class NnvmOp {
     std::optional<NodeAttrs> attrs = list == nullptr ? std::nullopt : Defaults();
     return attrs ? (*list)(*attrs) : std::vector<std::string>();
   }
+  // The inputs as they are registered: before there is a call.
   std::vector<rsnet::ArgText> Arguments() const {
     if (!op_->arguments.empty()) return op_->arguments;
     if (std::vector<std::string> listed = DefaultNames(); listed.size() == op_->num_inputs) {
@@ -135,7 +131,13 @@ class NnvmOp {
       for (const std::string& name : listed) out.push_back({name, "", 1, 0});
       return out;
     }
-    return op_->num_inputs == 1 ? Names(1, "data") : Names(op_->num_inputs, "arg");
+    return InputsWithoutNames(op_->num_inputs);
+  }
+  static std::vector<rsnet::ArgText> InputsWithoutNames(uint32_t n) {
+    return Names(n, n == 1 ? "data" : "arg");
+  }
+  uint32_t NumInputs(const NodeAttrs& attrs) const {
+    return op_->get_num_inputs ? op_->get_num_inputs(attrs) : op_->num_inputs;
   }
 
   rsnet_status RegisterKernels(const rsnet_host* host, rsnet_registry* registry) {
@@ -144,7 +146,10 @@ class NnvmOp {
       const auto* plain = Attr<FCompute>(("FCompute" + tag).c_str());
       const auto* stateful = Attr<FStatefulCompute>(("FStatefulCompute" + tag).c_str());
       if (plain == nullptr && stateful == nullptr) continue;
-      auto* call = rsnet::keep(KernelCall{this, plain, stateful});
+      if (stateful == nullptr ? !*plain : !*stateful) {
+        throw rsnet::Failure("operator '" + op_->name + "': its function for " + tag + " is null");
+      }
+      auto* call = rsnet::keep(KernelCall{this, plain, stateful, Attr<FExecType>("FExecType")});
       rsnet_match match = {RSNET_M_DEVICE, RSNET_EQ, nullptr, 0, {0, 0, 0}, device, nullptr};
       rsnet_kernel kernel = {};
       kernel.struct_size = sizeof kernel;
@@ -182,9 +187,7 @@ class NnvmOp {
     if (f == nullptr) return false;
     grad->kind = RSNET_GRAD_BACKWARD;
     grad->backward = f->op_name;
-    uses_in_ = in;
-    uses_out_ = out;
-    grad->deps = Deps;
+    grad->deps = Deps<in, out>;
     return true;
   }
 
@@ -210,12 +213,10 @@ class NnvmOp {
 
   std::vector<std::string> InputNames(const NodeAttrs& attrs) const {
     if (const auto* f = Attr<nnvm::FListInputNames>("FListInputNames")) return (*f)(attrs);
-    uint32_t n = op_->get_num_inputs ? op_->get_num_inputs(attrs) : op_->num_inputs;
+    uint32_t n = NumInputs(attrs);
     bool documented = n != nnvm::kVarg && op_->arguments.size() == n;
     std::vector<std::string> out;
-    for (const auto& a : documented ? op_->arguments : n == 1 ? Names(1, "data") : Names(n, "arg")) {
-      out.push_back(a.name);
-    }
+    for (const auto& a : documented ? op_->arguments : InputsWithoutNames(n)) out.push_back(a.name);
     return out;
   }
   std::vector<std::string> OutputNames(const NodeAttrs& attrs) const {
@@ -253,16 +254,12 @@ class NnvmOp {
       }
     });
   }
-  // Calls a rule over lists of the inputs and of the outputs; an error names the array.
+  // Calls a rule over lists of the inputs and of the outputs.
   template <typename Rule, typename List>
   void Infer(const Rule& rule, const NodeAttrs& attrs, List* ins, List* outs) const {
-    try {
-      rule(attrs, ins, outs);
-    } catch (const Contradiction& e) {
-      if (e.IsIn(ins)) throw e.Named("input", InputNames(attrs));
-      if (e.IsIn(outs)) throw e.Named("output", OutputNames(attrs));
-      throw;
-    }
+    InferLists([&] { rule(attrs, ins, outs); },
+               {{ins, "input", [&] { return InputNames(attrs); }},
+                {outs, "output", [&] { return OutputNames(attrs); }}});
   }
 
   static rsnet_status InferShape(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
@@ -326,12 +323,15 @@ class NnvmOp {
     NnvmOp* self;
     const FCompute* plain;
     const FStatefulCompute* stateful;
+    const FExecType* exec_type;
   };
   static rsnet_status Compute(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
       const auto* call = static_cast<const KernelCall*>(args->user);
       const NodeAttrs& attrs = *static_cast<const NodeAttrs*>(args->parsed);
-      OpContext ctx(args, call->self->Requests(attrs));
+      const FExecType* type = call->plain == nullptr ? call->exec_type : nullptr;
+      bool is_async = type != nullptr && (*type)(attrs) == kAsync;
+      OpContext ctx(args, call->self->Requests(attrs), is_async);
       Operands operands(args);
       call->self->CheckInputs(attrs, operands.inputs.size());
       if (call->plain != nullptr) {
@@ -341,33 +341,40 @@ class NnvmOp {
         const auto& state = *static_cast<const OpStatePtr*>(args->state);
         (*call->stateful)(state, ctx, operands.inputs, operands.req, operands.outputs);
       }
+      ctx.async_on_complete.Wait();
     });
   }
 
   // Gradients call a backward operator with arrays of their own choice.
   void CheckInputs(const NodeAttrs& attrs, size_t given) const {
     if (!IsTrue("TIsBackward")) return;
-    uint32_t n = op_->get_num_inputs ? op_->get_num_inputs(attrs) : op_->num_inputs;
+    uint32_t n = NumInputs(attrs);
     if (n == given || n == nnvm::kVarg) return;
     throw rsnet::Failure("the gradient passes " + std::to_string(given) + " arrays, expected " +
                          std::to_string(n) + ", as set_num_inputs says");
   }
 
-  static rsnet_status Deps(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+  template <bool in, bool out>
+  static rsnet_status Deps(const rsnet_host* host, rsnet_ctx* ctx, void*) {
     return rsnet::protect(host, ctx, [&] {
-      NnvmOp* self = Self(user);
       // Of all outputs, hidden ones too; the gradients of those are zeros.
-      int32_t n_in = host->n_arrays(ctx, RSNET_INPUT), n_out = host->n_arrays(ctx, RSNET_OUTPUT);
-      for (int32_t i = 0; i < n_out; ++i) rsnet::check(host->add_dep(ctx, RSNET_OUT_GRAD, i));
-      for (int32_t i = 0; self->uses_in_ && i < n_in; ++i) {
-        rsnet::check(host->add_dep(ctx, RSNET_IN_DATA, i));
-      }
-      for (int32_t i = 0; self->uses_out_ && i < n_out; ++i) {
-        rsnet::check(host->add_dep(ctx, RSNET_OUT_DATA, i));
-      }
+      uint32_t n_in = host->n_arrays(ctx, RSNET_INPUT), n_out = host->n_arrays(ctx, RSNET_OUTPUT);
+      op::ElemwiseGrad<in, out>::Read(n_in, n_out, [&](int32_t source, uint32_t i) {
+        rsnet::check(host->add_dep(ctx, source, static_cast<int32_t>(i)));
+      });
     });
   }
 
+  // The parameters of a node of a gradient. rsnet would take those of the forward node for what a
+  // backward operator is not given; as in NNVM it gets its defaults.
+  static std::map<std::string, std::string> DictOf(const NodeAttrs& attrs) {
+    std::map<std::string, std::string> all(attrs.dict.begin(), attrs.dict.end());
+    const bool* backward = attrs.op->attr<bool>("TIsBackward");
+    for (const rsnet::AttrText& field : attrs.op->fields) {
+      if (backward != nullptr && *backward && field.has_default) all.emplace(field.name, field.dflt);
+    }
+    return all;
+  }
   // A gradient that is made of nodes.
   static rsnet_status Rule(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
     return rsnet::protect(host, ctx, [&] {
@@ -404,7 +411,7 @@ class NnvmOp {
           const NodeAttrs& attrs = e.node->attrs;
           rsnet_node n = host->node(ctx, attrs.op->name.c_str(), attrs.name.c_str());
           for (rsnet_entry in : inputs) rsnet::check(host->node_input(ctx, n, nullptr, in));
-          for (const auto& [key, text] : attrs.dict) {
+          for (const auto& [key, text] : DictOf(attrs)) {
             rsnet::check(host->node_attr(ctx, n, key.c_str(), text.c_str()));
           }
           known = made.emplace(e.node.get(), n).first;
@@ -418,7 +425,6 @@ class NnvmOp {
   }
 
   nnvm::Op* op_;
-  bool uses_in_ = false, uses_out_ = false;
 };
 
 }  // namespace mxnet

@@ -4,6 +4,9 @@
 
 #include <rsnet/mxnet/base.hpp>
 
+#include <condition_variable>
+#include <mutex>
+
 namespace mxnet {
 
 struct ResourceRequest {
@@ -108,6 +111,42 @@ struct Resource {
  private:
   // What get_random handed out.
   mutable std::vector<std::shared_ptr<void>> kept;
+};
+
+// What FResourceRequest, or ForwardResource and BackwardResource, ask for, in that order.
+class Requested : public std::vector<Resource> {
+ public:
+  const Resource& operator[](size_t i) const {
+    if (i < size()) return data()[i];
+    throw rsnet::Failure("invalid resource " + std::to_string(i) + ": " + std::to_string(size()) +
+                         " are requested");
+  }
+};
+
+// What an operator with a state and ExecType kAsync calls when its work is done, on any thread: its
+// call lasts until then. Of any other operator it has no effect.
+class OnComplete {
+ public:
+  explicit OnComplete(bool is_async) : state_(is_async ? std::make_shared<State>() : nullptr) {}
+  void operator()() const {
+    if (state_ == nullptr) return;
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->is_done = true;
+    state_->changed.notify_all();
+  }
+  void Wait() const {
+    if (state_ == nullptr) return;
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    state_->changed.wait(lock, [this] { return state_->is_done; });
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_done = false;
+  };
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace mxnet

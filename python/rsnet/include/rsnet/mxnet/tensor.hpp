@@ -8,7 +8,7 @@ namespace mshadow {
 
 template <int dim>
 struct Shape {
-  static constexpr int kDimension = dim;
+  RSNET_LOCAL static constexpr int kDimension = dim;
   index_t shape_[dim];
   MSHADOW_XINLINE index_t& operator[](int i) { return shape_[i]; }
   MSHADOW_XINLINE const index_t& operator[](int i) const { return shape_[i]; }

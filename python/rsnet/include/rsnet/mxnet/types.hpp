@@ -40,10 +40,10 @@ using index_t = int64_t;
 using openmp_index_t = index_t;
 using real_t = float;
 struct cpu {
-  static constexpr int kDevMask = RSNET_CPU;
+  RSNET_LOCAL static constexpr int kDevMask = RSNET_CPU;
 };
 struct gpu {
-  static constexpr int kDevMask = RSNET_GPU;
+  RSNET_LOCAL static constexpr int kDevMask = RSNET_GPU;
 };
 
 // The stream of a call: on the CPU the way to the engine's threads.
@@ -136,7 +136,7 @@ struct DataType;
   template <>                            \
   struct DataType<T> {                   \
     using DType = T;                     \
-    static constexpr int kFlag = name;   \
+    RSNET_LOCAL static constexpr int kFlag = name; \
   };
 RSNET_MX_TYPE(float, kFloat32)
 RSNET_MX_TYPE(double, kFloat64)
