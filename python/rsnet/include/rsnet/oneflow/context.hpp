@@ -19,7 +19,7 @@ struct AttrKind;
 #define RSNET_OF_ATTR(T, number, read)                     \
   template <>                                              \
   struct AttrKind<T> {                                     \
-    static constexpr int32_t kind = number;                \
+    RSNET_LOCAL static constexpr int32_t kind = number;    \
     static T From(const rsnet_value& value) { return read; } \
   };
 RSNET_OF_ATTR(int32_t, RSNET_I32, static_cast<int32_t>(value.v.i))
@@ -40,7 +40,7 @@ RSNET_OF_ATTR(std::vector<std::string>, RSNET_LIST_STR,
 #undef RSNET_OF_ATTR
 template <>
 struct AttrKind<std::vector<DataType>> {
-  static constexpr int32_t kind = RSNET_LIST_DTYPE;
+  RSNET_LOCAL static constexpr int32_t kind = RSNET_LIST_DTYPE;
   static std::vector<DataType> From(const rsnet_value& value) {
     std::vector<DataType> out;
     for (int32_t i = 0; i < value.n; ++i) out.push_back(FromRsnet(value.v.ts[i]));
@@ -49,7 +49,7 @@ struct AttrKind<std::vector<DataType>> {
 };
 template <>
 struct AttrKind<std::vector<Shape>> {
-  static constexpr int32_t kind = RSNET_LIST_SHAPE;
+  RSNET_LOCAL static constexpr int32_t kind = RSNET_LIST_SHAPE;
   static std::vector<Shape> From(const rsnet_value& value) {
     std::vector<Shape> out;
     for (int32_t i = 0; i < value.n; ++i) {
@@ -60,7 +60,7 @@ struct AttrKind<std::vector<Shape>> {
   }
 };
 
-inline const char* KindName(int32_t kind) {
+RSNET_LOCAL inline const char* KindName(int32_t kind) {
   static const char* const names[] = {
       "none",       "int32",      "int64",          "bool",       "float",
       "double",     "string",     "shape",          "data_type",  "list_int32",
@@ -193,11 +193,16 @@ class Context {
   bool has_output(const std::string& arg, int32_t i) const { return i < output_size(arg); }
 
  protected:
-  // Side and number of an array; the number is -1 if the argument has none.
+  // Side and number of an array; the number is -1 if the argument is absent.
   std::pair<int32_t, int32_t> Find(const std::string& arg, int32_t i) const {
     for (int32_t side : {RSNET_INPUT, RSNET_OUTPUT}) {
       for (const rsnet::ArgText& a : side == RSNET_INPUT ? args_.inputs : args_.outputs) {
-        if (a.name == arg) return {side, host()->find(ctx_, side, arg.c_str(), i)};
+        if (a.name != arg) continue;
+        int32_t at = host()->find(ctx_, side, arg.c_str(), i);
+        int32_t n = at < 0 ? host()->count(ctx_, side, arg.c_str()) : 0;
+        if (n == 0) return {side, at};
+        throw rsnet::Failure("argument '" + arg + "' has no array " + std::to_string(i) +
+                             ": expected 0 to " + std::to_string(n - 1));
       }
     }
     throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + arg + "'");
@@ -344,12 +349,19 @@ class Tensor {
 // One call of a kernel.
 class KernelComputeContext : public Context {
  public:
-  KernelComputeContext(const Arguments& args, const rsnet_args* call)
-      : Context(args, call->host, call->ctx), call_(call), device_ctx_(call->stream) {}
+  KernelComputeContext(const Arguments& args, const rsnet_args* call, bool has_tmp)
+      : Context(args, call->host, call->ctx),
+        call_(call),
+        device_ctx_(call->stream),
+        has_tmp_(has_tmp) {}
 
-  // The array, which lives as long as the context; nullptr if the argument is absent.
+  // The array, which lives as long as the context; nullptr if the argument is absent, or if the
+  // kernel asks for no temporary space.
   Tensor* Tensor4ArgNameAndIndex(const std::string& arg, int32_t i) {
     if (arg == "tmp_buffer") {
+      if (!has_tmp_) {
+        throw rsnet::Failure("the kernel reads 'tmp_buffer', and has no SetInferTmpSizeFn");
+      }
       if (call_->tmp == nullptr) return nullptr;
       return Kept({-1, 0}, call_->tmp, static_cast<int64_t>(call_->tmp_bytes));
     }
@@ -393,6 +405,7 @@ class KernelComputeContext : public Context {
   }
   const rsnet_args* call_;
   DeviceCtx device_ctx_;
+  bool has_tmp_;
   std::map<std::pair<int32_t, int32_t>, Tensor> tensors_;  // by side and number
   std::map<const Tensor*, TensorDesc> descs_;
 };

@@ -70,7 +70,7 @@ struct BuiltIn {
       attrs;
 };
 
-inline const std::vector<BuiltIn>& BuiltIns() {
+RSNET_LOCAL inline const std::vector<BuiltIn>& BuiltIns() {
   using Attrs = const std::map<std::string, std::string>&;
   using Out = std::vector<std::pair<std::string, std::string>>;
   auto scalar = [](Attrs given) -> Out {
@@ -162,9 +162,7 @@ class Gradient : public Context {
   // Operators.
   Gradient& FwOp() { return *this; }
   void DefineOp(const std::string& name, std::function<GradOp(GradOpBuilder&)> make) {
-    if (!recipes_.emplace(name, std::move(make)).second) {
-      throw rsnet::Failure("operator '" + name + "' of a gradient is defined twice");
-    }
+    CheckFree(name, recipes_.emplace(name, std::move(make)).second);
   }
   const GradOp& GetOp(const std::string& name) {
     auto made = made_.find(name);
@@ -179,7 +177,7 @@ class Gradient : public Context {
     begun_.erase(name);
     return made_.emplace(name, std::move(op)).first->second;
   }
-  void Add(const GradOp& op) { made_[op.op_name()] = op; }
+  void Add(const GradOp& op) { CheckFree(op.op_name(), made_.emplace(op.op_name(), op).second); }
 
   // Tells rsnet what was bound.
   void Finish() {
@@ -196,6 +194,14 @@ class Gradient : public Context {
                            " '" + arg + "' " + std::to_string(i));
     }
     return at;
+  }
+  // Values are found by the name of their operator.
+  void CheckFree(const std::string& name, bool is_new) const {
+    if (name == name_) {
+      throw rsnet::Failure("operator '" + name + "' of a gradient has the name of the operator " +
+                           "that it is for: expected another one");
+    }
+    if (!is_new) throw rsnet::Failure("operator '" + name + "' of a gradient is defined twice");
   }
   const std::string& Value(int32_t source, int32_t side, const std::string& arg, int32_t i,
                            const char* suffix) const {

@@ -272,7 +272,7 @@ class KernelRegistry {
       bool empty = args->n_out > 0;
       for (int32_t i = 0; i < args->n_out; ++i) empty = empty && rsnet_size(&args->out[i]) == 0;
       if (empty && !instance->kernel->AlwaysComputeWhenAllOutputsEmpty()) return;
-      KernelComputeContext ctx(*self->args_, args);
+      KernelComputeContext ctx(*self->args_, args, static_cast<bool>(self->tmp_size_));
       // The base's function: a kernel that overrides one of the two hides the other.
       const OpKernel& kernel = *instance->kernel;
       const RunningKernel running(&ctx);

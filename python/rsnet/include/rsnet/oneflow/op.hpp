@@ -210,6 +210,9 @@ class OpRegistry {
   OpRegistry& OptionalOutputWithMinimum(const std::string& n, int32_t k) {
     return Out(n, k, RSNET_OPTIONAL | RSNET_AT_LEAST);
   }
+  OpRegistry& OptionalOutputWithMininum(const std::string& n, int32_t k) {
+    return OptionalOutputWithMinimum(n, k);
+  }
 
   // Without a default the attribute is 0, empty, float32.
   template <typename T>
