@@ -67,8 +67,8 @@ pub fn share_out(what: &str, args: &[&CountedArg], total: usize) -> Result<Vec<u
     Ok(counts)
 }
 
-/// Arrays without a name, by argument: shared out, by [`share_out`], among the arguments that are not
-/// `named`.
+/// Arrays without a name, by argument: shared out, by [`share_out`], among the arguments that are
+/// not `named`.
 pub fn share_among_others<T>(
     args: &[CountedArg],
     named: &[bool],

@@ -289,8 +289,8 @@ impl Opened {
         unsafe { map.as_ref() }.filter(|_| !failed).and_then(|map| begin_of(map.dynamic))
     }
 
-    /// The address where the library begins, as far as the system tells it here: all symbols have to
-    /// be of the library that has the first one.
+    /// The address where the library begins, as far as the system tells it here: all symbols have
+    /// to be of the library that has the first one.
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     fn begins_at(&self) -> Option<usize> {
         // SAFETY: a name that ends with 0.

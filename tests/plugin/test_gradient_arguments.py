@@ -9,8 +9,8 @@ from rsnet import nd
 pytestmark = pytest.mark.process  # the compiler is one
 
 #: Operators whose output has their inputs as digits, and one for each way of calling them in a
-#: gradient: `calls` lists, after the operator, pairs of an argument's name (- for none) and a source
-#: (g: the gradient, x: the input).
+#: gradient: `calls` lists, after the operator, pairs of an argument's name (- for none) and a
+#: source (g: the gradient, x: the input).
 SOURCE = """
 #include <rsnet/plugin.h>
 #include <string.h>

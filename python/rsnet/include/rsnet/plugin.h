@@ -15,7 +15,8 @@
  *
  * Growth: the minor version grows when something is added, the major version when something
  * changes. Every struct that a library fills in begins with its size, fields are only appended, and
- * rsnet takes a field that is not there for 0. The table of functions only grows, too.
+ * rsnet takes a field that is not there for 0. (rsnet_match has no size, and stays as it is: a new
+ * kind of condition uses its fields.) The table of functions only grows, too.
  *
  * Memory: rsnet copies what it is told at registration, except functions and `user` pointers. What
  * a function of the table returns is valid until the callback ends. The same holds for contexts
@@ -173,7 +174,8 @@ typedef struct rsnet_arg {
 
 enum {
   RSNET_ELEMENTWISE = 1,      /* one shape, one dtype, elements independent of one another */
-  RSNET_BACKWARD = 2,         /* a backward operator: outputs are like the forward node's inputs */
+  RSNET_BACKWARD = 2,         /* a backward operator: outputs are like the forward node's inputs,
+                               * attributes that both have are the forward node's; see node_attr */
   RSNET_NOT_DETERMINISTIC = 4, /* equal calls may differ: never merged, never computed again */
   RSNET_RANDOM = 8,           /* draws random numbers by host->random */
   RSNET_LONG = 16             /* a call may take long, or wait for another thread: never run on the
@@ -298,7 +300,7 @@ typedef struct rsnet_grad {
   void *user;
 } rsnet_grad;
 
-/* Handles of a gradient rule; 0 is none. */
+/* Handles of a gradient rule; 0 is none: using it fails for the reason for which there is none. */
 typedef uint64_t rsnet_node;
 typedef uint64_t rsnet_entry;
 
@@ -327,7 +329,7 @@ struct rsnet_host {
    * is none. */
   const rsnet_value *(*attr)(rsnet_ctx *, int32_t number);
   const rsnet_value *(*attr_by_name)(rsnet_ctx *, const char *name);
-  void *(*parsed)(rsnet_ctx *);
+  void *(*parsed)(rsnet_ctx *); /* what `parse` of the operator made; NULL without one */
   /* Arrays on a side (RSNET_INPUT, RSNET_OUTPUT); of one argument (0 if it is absent); the number
    * of array i of an argument among all, -1 if there is none. */
   int32_t (*n_arrays)(rsnet_ctx *, int32_t side);
@@ -356,9 +358,9 @@ struct rsnet_host {
   /* n random words of 64 bits, the numbers `first` and up of this call (RSNET_RANDOM,
    * add_random). */
   rsnet_status (*random)(rsnet_ctx *, uint64_t first, uint64_t n, uint64_t *words);
-  /* Calls fn on parts of 0..n, each of `grain` items or more, on the threads of the engine and this
-   * one. Parts depend on n and grain alone. Returns the first failure. On a thread that is not the
-   * engine's, all parts run one after another. */
+  /* Calls fn on parts of 0..n, each of `grain` items (the last may have fewer), on the threads of
+   * the engine and this one. Returns the first failure. On a thread that is not the engine's, all
+   * parts run one after another. */
   rsnet_status (*parallel_for)(rsnet_ctx *, int64_t n, int64_t grain, rsnet_range_fn fn,
                                void *data);
 
@@ -371,11 +373,16 @@ struct rsnet_host {
   rsnet_entry (*entry)(rsnet_ctx *, int32_t source, int32_t number);
   /* A new node of the gradient. It is made only if a bound gradient needs it. */
   rsnet_node (*node)(rsnet_ctx *, const char *op, const char *name);
-  /* The next array of an input argument; of any argument, in order, if arg is NULL. */
+  /* The next array of an input argument. Arrays without one (arg is NULL) are shared out among the
+   * arguments that none of the node's arrays names, as in a call. A backward operator takes all in
+   * order. */
   rsnet_status (*node_input)(rsnet_ctx *, rsnet_node, const char *arg, rsnet_entry);
+  /* An attribute as Python writes it. On a backward operator it stands in place of the forward
+   * node's; one that only the forward operator has is ignored there. */
   rsnet_status (*node_attr)(rsnet_ctx *, rsnet_node, const char *name, const char *text);
   /* Array i of an output argument, or output i if arg is NULL. */
   rsnet_entry (*node_output)(rsnet_ctx *, rsnet_node, const char *arg, int32_t i);
+  /* The gradient of an input. */
   rsnet_status (*bind_grad)(rsnet_ctx *, int32_t input, rsnet_entry);
   /* RSNET_GRAD_BACKWARD: what the backward operator reads, in the order of its inputs. */
   rsnet_status (*add_dep)(rsnet_ctx *, int32_t source, int32_t number);
