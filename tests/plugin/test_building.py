@@ -1,14 +1,17 @@
 """Compiling libraries: flags, `build_extension`, and the example's Makefile."""
 
+import graphlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from places import ROOT
-from plugins import SOURCES
+from plugins import SOURCES, compiled
 from processes import printed
 
 import rsnet as mx
@@ -102,14 +105,52 @@ def test_errors_of_compilers_are_shown(tmp_path, monkeypatch):
         mx.build_extension(tmp_path / "k.cu", build_dir=tmp_path)
 
 
+def test_folders_may_have_any_name(tmp_path):
+    """Compilers list the files that they read in the language of make."""
+    sources = tmp_path / "a $b#c"
+    sources.mkdir()
+    (sources / "mine.c").write_text(GOOD)
+    (sources / "mine.h").write_text('#define TEXT "one"\n')
+    built = tmp_path / "out: x"
+    first = mx.build_extension(sources / "mine.c", build_dir=built, verbose=False)
+    (sources / "mine.h").write_text('#define TEXT "two"\n')
+    assert mx.build_extension(sources / "mine.c", build_dir=built, verbose=False) != first
+
+
+def includes(header):
+    """What a header includes of its own folder."""
+    return re.findall(r"#include <(rsnet/[^>]+)>", header.read_text())
+
+
+def test_headers_include_one_another_in_one_direction():
+    root = Path(sysconfig.get_include())
+    headers = {str(h.relative_to(root)): includes(h) for h in (root / "rsnet").rglob("*.h*")}
+    order = list(graphlib.TopologicalSorter(headers).static_order())
+    assert order[0] == "rsnet/plugin.h" and len(order) >= 20
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="there is no nm")
+@pytest.mark.parametrize("source", ["mxnet_seldom.cc", "oneflow_seldom.cpp"])
+def test_libraries_have_their_own_variables(source):
+    """The system has one of each unique symbol in a process, which libraries of different versions
+    of the headers would share.
+    """
+    lines = subprocess.run(["nm", "-DC", compiled(source)], capture_output=True, text=True).stdout
+    unique = [line for line in lines.splitlines() if re.match(r"\w+ u ", line)]
+    shared = r"\b(rsnet|mxnet|nnvm|dmlc|mshadow|oneflow)::"
+    assert [line for line in unique if re.search(shared, line)] == []
+    assert re.search(r"(?m)^\w+ . rsnet_plugin_abi$", lines)
+
+
 def test_the_examples_makefile(tmp_path):
     example = ROOT / "examples" / "plugin"
-    make = ["make", "-C", str(example), f"OUT={tmp_path}", f"PYTHON={sys.executable}"]
+    out = tmp_path / "new"
+    make = ["make", "-C", str(example), f"OUT={out}", f"PYTHON={sys.executable}"]
     done = subprocess.run(make, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code = f"""
         import numpy as np, rsnet as mx
-        print(mx.load_library({str(tmp_path / "libswish.so")!r}))
+        print(mx.load_library({str(out / "libswish.so")!r}))
         x = mx.nd.array([-1.0, 0.0, 2.0])
         x.attach_grad()
         with mx.autograd.record():
