@@ -13,30 +13,63 @@ namespace nnvm {
 
 using dim_t = int64_t;
 
+// A list that needs no memory of its own as long as it is short. (Moved, it is copied.)
+template <typename T>
+class ShortList {
+ public:
+  ShortList() = default;
+  ShortList(const ShortList&) = default;
+  ShortList& operator=(const ShortList&) = default;
+  template <typename Iterator>
+  ShortList(Iterator begin, Iterator end) {
+    for (; begin != end; ++begin) push_back(*begin);
+  }
+  void push_back(const T& item) {
+    if (size_ == kShort && long_.empty()) long_.assign(short_, short_ + kShort);
+    if (size_ < kShort) {
+      short_[size_] = item;
+    } else {
+      long_.push_back(item);
+    }
+    ++size_;
+  }
+  size_t size() const { return size_; }
+  T* data() { return size_ <= kShort ? short_ : long_.data(); }
+  const T* data() const { return size_ <= kShort ? short_ : long_.data(); }
+
+ private:
+  RSNET_LOCAL static constexpr size_t kShort = 4;
+  size_t size_ = 0;
+  T short_[kShort] = {};
+  std::vector<T> long_;  // all items, if they are more
+};
+
 // A list of numbers.
 template <typename T>
 class Tuple {
  public:
   Tuple() = default;
-  Tuple(std::initializer_list<T> items) : items_(items) {}
+  Tuple(std::initializer_list<T> items) : items_(items.begin(), items.end()) {}
   template <typename Iterator>
   Tuple(Iterator begin, Iterator end) : items_(begin, end) {}
   template <typename Iterator>
   void assign(Iterator begin, Iterator end) {
-    items_.assign(begin, end);
+    items_ = ShortList<T>(begin, end);
   }
   uint32_t ndim() const { return static_cast<uint32_t>(items_.size()); }
-  T& operator[](size_t i) { return items_[i]; }
-  const T& operator[](size_t i) const { return items_[i]; }
+  T& operator[](size_t i) { return items_.data()[i]; }
+  const T& operator[](size_t i) const { return items_.data()[i]; }
   const T* begin() const { return items_.data(); }
   const T* end() const { return items_.data() + items_.size(); }
   T* begin() { return items_.data(); }
   T* end() { return items_.data() + items_.size(); }
-  bool operator==(const Tuple& other) const { return items_ == other.items_; }
-  bool operator!=(const Tuple& other) const { return items_ != other.items_; }
+  bool operator==(const Tuple& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
+  bool operator!=(const Tuple& other) const { return !(*this == other); }
 
  protected:
-  std::vector<T> items_;
+  ShortList<T> items_;
 };
 
 // Extents. An extent of 0 is not known; where all inputs are known and one is empty, it is an empty
@@ -48,20 +81,22 @@ class TShape : public Tuple<dim_t> {
   template <typename Iterator, typename = std::enable_if_t<!std::is_arithmetic_v<Iterator>>>
   TShape(Iterator begin, Iterator end) : Tuple(begin, end), ndim_is_known_(true) {}
   TShape(int ndim, dim_t value) : ndim_is_known_(ndim >= 0) {
-    items_.assign(ndim < 0 ? 0 : ndim, value);
+    for (int i = 0; i < ndim; ++i) items_.push_back(value);
   }
   template <typename Iterator>
   void assign(Iterator begin, Iterator end) {
     *this = TShape(begin, end);
   }
   bool ndim_is_known() const { return ndim_is_known_; }
-  std::string Text() const { return ndim_is_known_ ? rsnet::list_text(items_) : "None"; }
+  std::string Text() const {
+    return ndim_is_known_ ? rsnet::list_text(std::vector<dim_t>(begin(), end())) : "None";
+  }
   template <int dim>
   TShape(const mshadow::Shape<dim>& shape) : TShape(shape.shape_, shape.shape_ + dim) {}
   size_t Size() const { return ProdShape(0, static_cast<int>(ndim())); }
   size_t ProdShape(int begin, int end) const {
     size_t n = 1;
-    for (int i = begin; i < end; ++i) n *= items_[i];
+    for (int i = begin; i < end; ++i) n *= (*this)[i];
     return n;
   }
   template <int dim>

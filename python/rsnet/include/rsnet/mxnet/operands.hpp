@@ -123,17 +123,51 @@ void AskForTypes(std::vector<int>* in, std::vector<int>* out, Rule rule) {
   throw *first;
 }
 
-// The operands of a call.
-struct Operands {
+// Lists of operands.
+struct OperandLists {
   std::vector<TBlob> inputs, outputs;
   std::vector<OpReqType> req;
-  explicit Operands(const rsnet_args* args) {
+};
+
+// The operands of a call. The lists' memory is kept for later calls of the thread; more than one
+// may be running on it, as a thread that waits for others helps them.
+class Operands {
+ public:
+  explicit Operands(const rsnet_args* args)
+      : lists_(Take()), inputs(lists_->inputs), outputs(lists_->outputs), req(lists_->req) {
     for (int32_t i = 0; i < args->n_in; ++i) inputs.emplace_back(args->in[i]);
     for (int32_t i = 0; i < args->n_out; ++i) {
       outputs.emplace_back(args->out[i]);
       req.push_back(static_cast<OpReqType>(args->req[i]));
     }
   }
+  ~Operands() {
+    inputs.clear();
+    outputs.clear();
+    req.clear();
+    Spare().push_back(std::move(lists_));
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+ private:
+  using Lists = std::unique_ptr<OperandLists>;
+  RSNET_LOCAL static std::vector<Lists>& Spare() {
+    static thread_local std::vector<Lists> spare;
+    return spare;
+  }
+  static Lists Take() {
+    std::vector<Lists>& spare = Spare();
+    if (spare.empty()) return std::make_unique<OperandLists>();
+    Lists lists = std::move(spare.back());
+    spare.pop_back();
+    return lists;
+  }
+  Lists lists_;
+
+ public:
+  std::vector<TBlob>&inputs, &outputs;
+  std::vector<OpReqType>& req;
 };
 
 }  // namespace mxnet

@@ -149,7 +149,9 @@ class NnvmOp {
       if (stateful == nullptr ? !*plain : !*stateful) {
         throw rsnet::Failure("operator '" + op_->name + "': its function for " + tag + " is null");
       }
-      auto* call = rsnet::keep(KernelCall{this, plain, stateful, Attr<FExecType>("FExecType")});
+      auto* call = rsnet::keep(KernelCall{this, plain, stateful, Attr<FExecType>("FExecType"),
+                                           Attr<FResourceRequest>("FResourceRequest"),
+                                           IsTrue("TIsBackward")});
       rsnet_match match = {RSNET_M_DEVICE, RSNET_EQ, nullptr, 0, {0, 0, 0}, device, nullptr};
       rsnet_kernel kernel = {};
       kernel.struct_size = sizeof kernel;
@@ -324,6 +326,8 @@ class NnvmOp {
     const FCompute* plain;
     const FStatefulCompute* stateful;
     const FExecType* exec_type;
+    const FResourceRequest* requests;
+    bool backward;
   };
   static rsnet_status Compute(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
@@ -331,9 +335,11 @@ class NnvmOp {
       const NodeAttrs& attrs = *static_cast<const NodeAttrs*>(args->parsed);
       const FExecType* type = call->plain == nullptr ? call->exec_type : nullptr;
       bool is_async = type != nullptr && (*type)(attrs) == kAsync;
-      OpContext ctx(args, call->self->Requests(attrs), is_async);
+      std::vector<ResourceRequest> requests;
+      if (call->requests != nullptr) requests = (*call->requests)(attrs);
+      OpContext ctx(args, requests, is_async);
       Operands operands(args);
-      call->self->CheckInputs(attrs, operands.inputs.size());
+      if (call->backward) call->self->CheckInputs(attrs, operands.inputs.size());
       if (call->plain != nullptr) {
         (*call->plain)(attrs, ctx, operands.inputs, operands.req, operands.outputs);
       } else {
@@ -347,7 +353,6 @@ class NnvmOp {
 
   // Gradients call a backward operator with arrays of their own choice.
   void CheckInputs(const NodeAttrs& attrs, size_t given) const {
-    if (!IsTrue("TIsBackward")) return;
     uint32_t n = NumInputs(attrs);
     if (n == given || n == nnvm::kVarg) return;
     throw rsnet::Failure("the gradient passes " + std::to_string(given) + " arrays, expected " +
