@@ -27,14 +27,21 @@ NAMES: dict[str, frozenset[str]] = {
             LogValidationMetricsCallback ProgressBar Speedometer do_checkpoint log_train_metric
             module_checkpoint
         """,
+        "base": """
+            MXCallbackList MXNetError NotImplementedForSymbol NotSupportedForSparseNDArray
+            add_fileline_to_docstring build_param_doc c2pyerror c_array c_array_buf c_handle_array
+            c_str c_str_array check_call classproperty ctypes2buffer ctypes2numpy_shared data_dir
+            data_dir_default error_types get_last_ffi_error integer_types mx_float_p numeric_types
+            py_str register_error string_types with_metaclass
+        """,
         "context": "Context cpu cpu_pinned current_context gpu gpu_memory_info num_gpus",
         "contrib": """
-            amp autograd io nd ndarray onnx quantization svrg_optimization sym symbol tensorboard
-            text
+            amp autograd io nd ndarray onnx quant quantization svrg_optimization sym symbol
+            tensorboard text
         """,
         "contrib.quantization": """
-            calib_graph quantize_graph quantize_model quantize_model_mkldnn quantize_net
-            quantize_net_v2
+            calib_graph combine_histogram quantize_graph quantize_model quantize_model_mkldnn
+            quantize_net quantize_net_v2
         """,
         "image": """
             Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug
@@ -77,21 +84,28 @@ NAMES: dict[str, frozenset[str]] = {
         """,
         "test_utils": """
             DummyIter almost_equal assert_allclose assert_almost_equal
-            assert_almost_equal_ignore_nan assert_almost_equal_with_err assert_exception
-            check_consistency check_gluon_hybridize_consistency check_numeric_gradient check_speed
-            check_symbolic_backward check_symbolic_forward chi_square_check collapse_sum_like
-            compare_optimizer create_2d_tensor create_sparse_array create_vector default_context
-            default_dtype discard_stderr download download_model environment get_atol get_bz2_data
-            get_cifar10 get_etol get_im2rec_path get_mnist get_mnist_iterator get_mnist_pkl
-            get_mnist_ubyte get_rtol get_tolerance get_zip_data list_gpus mean_check np_reduce
-            numeric_grad rand_ndarray rand_shape_2d rand_shape_3d rand_shape_nd rand_sparse_ndarray
-            random_arrays random_sample retry same same_array set_default_context simple_forward
-            var_check verify_generator
+            assert_almost_equal_ignore_nan assert_almost_equal_with_err assert_exception assign_each
+            assign_each2 checkShapes check_consistency check_gluon_hybridize_consistency
+            check_numeric_gradient check_speed check_symbolic_backward check_symbolic_forward
+            chi_square_check collapse_sum_like compare_ndarray_tuple compare_optimizer
+            create_2d_tensor create_sparse_array create_sparse_array_zd create_vector default_atols
+            default_context default_dtype default_numeric_eps default_rtols discard_stderr download
+            download_model effective_dtype environment gen_buckets_probs_with_ppf get_atol
+            get_bz2_data get_cifar10 get_etol get_identity_mat get_identity_mat_batch
+            get_im2rec_path get_mnist get_mnist_iterator get_mnist_pkl get_mnist_ubyte get_rtol
+            get_tolerance get_tols get_zip_data has_tvm_ops is_aarch64_run is_cd_run is_op_runnable
+            list_gpus locationError mean_check new_matrix_with_real_eigvals_2d
+            new_matrix_with_real_eigvals_nd new_orthonormal_matrix_2d
+            new_sym_matrix_with_real_eigvals_2d new_sym_matrix_with_real_eigvals_nd np_reduce
+            numeric_grad rand_coord_2d rand_ndarray rand_shape_2d rand_shape_3d rand_shape_nd
+            rand_sparse_ndarray random_arrays random_sample random_uniform_arrays retry same
+            same_array same_symbol_structure set_default_context shuffle_csr_column_indices
+            simple_forward var_check verify_generator
         """,
         "util": """
             get_cuda_compute_capability get_gpu_count get_gpu_memory getenv is_np_array is_np_shape
-            np_array np_shape reset_np set_module set_np set_np_shape setenv use_np use_np_array
-            use_np_shape
+            np_array np_shape np_ufunc_legal_option reset_np set_module set_np set_np_shape setenv
+            use_np use_np_array use_np_shape wrap_np_binary_func wrap_np_unary_func
         """,
     }.items()
 }
@@ -129,6 +143,7 @@ HALF_PRIVATE: dict[str, frozenset[str]] = {
 PLACES: dict[str, str] = {
     "contrib.amp.amp": "contrib.amp.training",
     "contrib.ndarray": "ndarray.contrib",
+    "contrib.quant": "contrib.quantization",
     "contrib.symbol": "symbol.contrib",
     "gluon.contrib.nn.basic_layers": "gluon.contrib.nn",
     "image.image": "image",

@@ -243,6 +243,43 @@ def c_str_array(strings: Any) -> Any:
     return c_array(ctypes.c_char_p, [text.encode("utf-8") for text in strings])
 
 
+def ctypes2buffer(cptr: Any, length: int) -> bytearray:
+    """A copy of `length` bytes that a pointer to `ctypes.c_char` points to."""
+    if not isinstance(cptr, ctypes.POINTER(ctypes.c_char)):
+        expected = "a pointer to ctypes.c_char"
+        raise TypeError(f"ctypes2buffer: invalid cptr {shown(cptr)}: expected {expected}")
+    return bytearray(ctypes.string_at(cptr, length))
+
+
+def build_param_doc(
+    arg_names: Iterable[str],
+    arg_types: Iterable[str],
+    arg_descs: Iterable[str],
+    remove_dup: bool = True,
+) -> str:
+    """The section "Parameters" of a docstring; `remove_dup` leaves out names that were there.
+
+    Examples
+    --------
+    >>> print(build_param_doc(["lr", "wd"], ["float", "float"], ["The learning rate.", ""]))
+
+    Parameters
+    ----------
+    lr : float
+        The learning rate.
+    wd : float
+    <BLANKLINE>
+    """
+    rows: list[str] = []
+    seen: set[str] = set()
+    for name, kind, text in zip(arg_names, arg_types, arg_descs, strict=False):
+        if remove_dup and name in seen:
+            continue
+        seen.add(name)
+        rows.append(f"{name} : {kind}" + (f"\n    {text}" if text else ""))
+    return "Parameters\n----------\n" + "\n".join(rows) + "\n"
+
+
 def with_metaclass(meta: type, *bases: type) -> Any:
     """A base whose subclasses have the type `meta` and the given bases."""
     return meta("with_metaclass", bases, {})

@@ -12,8 +12,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from . import _core
 from ._mxnet_names import module_getattr
+from .base import shown
 from .context import gpu_memory_info, num_gpus
 
 __all__ = [
@@ -42,6 +45,8 @@ def is_np_shape() -> bool:
 
 def set_np_shape(active: bool) -> bool:
     """Switches the convention in this thread; returns what was set before."""
+    if not isinstance(active, (bool, np.bool_, int, np.integer)):
+        raise TypeError(f"set_np_shape: invalid active {shown(active)}: expected True or False")
     return _core.set_np_shape(bool(active))
 
 
@@ -87,6 +92,8 @@ def use_np_shape(func: Any) -> Any:
     >>> Model().mode()
     True
     """
+    if not callable(func):
+        raise TypeError(f"use_np_shape: invalid func {shown(func)}: expected a function or a class")
     if not isinstance(func, type):
         return np_shape(True)(func)
     for name, member in list(vars(func).items()):

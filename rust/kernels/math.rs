@@ -317,6 +317,44 @@ pub fn digamma_f64(x: f64) -> f64 {
     shift + x.ln() - 0.5 / x - series
 }
 
+/// Derivative `n` of [`digamma_f64`]: recurrence, then the asymptotic series (Abramowitz and Stegun
+/// 6.4.6, 6.4.11). Below 0 the reflection (6.4.7), whose other part has the period 1 and so the
+/// value that it has between 0 and 1. At the poles infinite for odd `n`, else NaN, as the sides
+/// differ.
+pub fn polygamma_f64(n: u32, x: f64) -> f64 {
+    /// Bernoulli's numbers B2, B4 ... over the factorials of their indices.
+    const COEFFICIENTS: [f64; 5] =
+        [1. / 12., -1. / 720., 1. / 30240., -1. / 1209600., 1. / 47900160.];
+    if n == 0 {
+        return digamma_f64(x);
+    }
+    let sign = if n.is_multiple_of(2) { 1.0 } else { -1.0 };
+    if x <= 0.0 {
+        let part = x - x.floor();
+        if part == 0.0 {
+            return if sign < 0.0 { f64::INFINITY } else { f64::NAN };
+        }
+        let periodic = sign * polygamma_f64(n, 1.0 - part) - polygamma_f64(n, part);
+        return sign * polygamma_f64(n, 1.0 - x) - periodic;
+    }
+    let (order, mut x, mut sum) = (f64::from(n), x, 0.0);
+    while x < 12.0 + order {
+        sum += x.powf(-order - 1.0);
+        x += 1.0;
+    }
+    let power = x.powf(-order);
+    sum += power / order + power / (2.0 * x);
+    // (n + 1) ... (n + 2 k - 1) / x^(n + 2 k)
+    let mut term = power * (order + 1.0) / (x * x);
+    for (k, c) in (1..).zip(COEFFICIENTS) {
+        sum += c * term;
+        let past = order + 2.0 * f64::from(k);
+        term *= past * (past + 1.0) / (x * x);
+    }
+    let factorial: f64 = (1..=n).map(f64::from).product();
+    -sign * factorial * sum
+}
+
 /// Functions of `f32`.
 pub mod single {
     pub use super::{erf_f32 as erf, exp_f32 as exp, log_f32 as log, tanh_f32 as tanh};

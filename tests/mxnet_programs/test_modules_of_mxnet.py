@@ -1,5 +1,6 @@
 """Small modules of MXNet: registries, features, paths of imports, text, older autograd, kernels."""
 
+import ctypes
 import logging
 import warnings
 from collections import Counter, OrderedDict
@@ -461,3 +462,21 @@ def test_states_move_to_the_device_of_their_weight():
     with pytest.warns(DeprecationWarning, match="use set_lr_mult"):
         other.optimizer.set_lr_scale({0: 0.5})
     assert other.optimizer.lr_mult == {0: 0.5}
+
+
+def test_helpers_of_interfaces_to_c():
+    text = (ctypes.c_char * 3)(b"a", b"b", b"c")
+    pointer = ctypes.cast(text, ctypes.POINTER(ctypes.c_char))
+    assert mx.base.ctypes2buffer(pointer, 2) == bytearray(b"ab")
+    with pytest.raises(TypeError, match="pointer to ctypes.c_char"):
+        mx.base.ctypes2buffer(3, 2)
+    doc = mx.base.build_param_doc(
+        ["a", "b", "a"], ["int", "str", "float"], ["First.", "", "Again."]
+    )
+    assert doc == "Parameters\n----------\na : int\n    First.\nb : str\n"
+    assert "Again." in mx.base.build_param_doc(["a"] * 2, ["int"] * 2, ["First.", "Again."], False)
+
+
+def test_names_of_one_thing():
+    assert mx.contrib.quant is mx.contrib.quantization
+    assert nd._internal.CachedOp is nd.CachedOp

@@ -201,6 +201,16 @@ def test_older_tolerances_bound_reldiff():
         tu.check_symbolic_forward(product(), [A, B], [A * B * 1.1], check_eps=0.01)
 
 
+def test_shapes_and_places_are_reported():
+    tu.checkShapes(A, A + 1)
+    with pytest.raises(AssertionError, match=r"a\.shape = \(.*\) and b\.shape = \(2,\)"):
+        tu.checkShapes(A, mx.nd.ones((2,)))
+    a, b = np.ones((1, 2)), np.full((1, 2), 2.0)
+    said = "Location of error: (0, 1), new=1.00000000, old=2.00000000"
+    assert tu.locationError(a, b, (0, 1), ("new", "old")) == said
+    assert "Location of maximum error: (0, 1), " in tu.locationError(a, b, (0, 1), "ab", True)
+
+
 def test_default_context_can_be_set():
     assert tu.default_dtype() is np.float32 and tu.default_context() == mx.current_context()
     tu.set_default_context(mx.cpu(1))

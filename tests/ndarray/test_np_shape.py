@@ -21,6 +21,35 @@ def test_unknown_extents_cannot_be_created(shape):
             make((2, -1))
 
 
+@pytest.mark.parametrize(
+    "draw", [nd.random.uniform, nd.random.normal, nd.random.gamma, nd.random.poisson]
+)
+def test_unknown_extents_cannot_be_drawn(draw):
+    with pytest.raises(mx.MXNetError, match="expected extents of at least 1"):
+        draw(shape=())
+    with mx.np_shape():
+        assert draw(shape=()).shape == ()
+    ones = nd.ones((2,))
+    assert nd.random.normal(ones, ones, shape=()).shape == (2,)  # one for each
+
+
+@pytest.mark.parametrize("bad", ["x", None, 1.0, (True,)])
+def test_switches_take_true_or_false(bad):
+    with pytest.raises(TypeError, match="set_np_shape: invalid active"):
+        mx.util.set_np_shape(bad)
+    with pytest.raises(TypeError, match="invalid active"), mx.np_shape(bad):
+        pass
+    assert not mx.is_np_shape()
+    for good in (True, 1, np.True_):
+        assert not mx.util.set_np_shape(good) and mx.util.set_np_shape(False)
+
+
+@pytest.mark.parametrize("bad", [3, None, "x"])
+def test_only_functions_and_classes_are_decorated(bad):
+    with pytest.raises(TypeError, match="use_np_shape: invalid func"):
+        mx.use_np_shape(bad)
+
+
 @pytest.mark.parametrize("made_within", [False, True])
 @pytest.mark.parametrize("shape", [(0, 3), (), (2,)])
 def test_pickles_load_whether_np_shape_is_on(made_within, shape):

@@ -205,3 +205,25 @@ def test_samplers_know_their_parameters_by_the_output(draws, output, want):
     assert shapes == ([want, want, output], [output], [])
     with pytest.raises(mx.MXNetError, match="mu"):
         net.infer_shape(mu=(2,), sigma=(3,))
+
+
+@pytest.mark.parametrize("scale", [-0.5, 1.5])
+@pytest.mark.parametrize("name", ["ROIAlign", "RROIAlign"])
+def test_scales_of_regions_are_at_most_1(name, scale):
+    regions = nd.array([[0, 1, 1, 2, 2, 0][: 5 + (name == "RROIAlign")]])
+    call = getattr(nd.contrib, name)
+    assert call(nd.ones((1, 1, 4, 4)), regions, pooled_size=(2, 2), spatial_scale=1).shape
+    with pytest.raises(mx.MXNetError, match="spatial_scale"):
+        call(nd.ones((1, 1, 4, 4)), regions, pooled_size=(2, 2), spatial_scale=scale)
+
+
+@pytest.mark.parametrize("np_shape", [False, True])
+@pytest.mark.parametrize("cuts", [(3,), (3, 2), (5, 6), (1, 3)])
+def test_cuts_beyond_the_axis_are_refused(cuts, np_shape):
+    with mx.np_shape(np_shape), pytest.raises(mx.MXNetError, match="within axis 0"):
+        nd.split_v2(nd.ones((2, 3)), cuts)
+
+
+def test_the_average_activity_begins_at_0():
+    net = mx.sym.IdentityAttachKLSparseReg(mx.sym.var("x"), name="k")
+    assert net.attr_dict() == {"k_moving_avg": {"__init__": '["zero", {}]'}}

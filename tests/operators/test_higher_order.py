@@ -222,6 +222,52 @@ CASES = {
     "interleaved_matmul_encdec_valatt": (
         lambda kv, a: nd.contrib.interleaved_matmul_encdec_valatt(kv, a, heads=2),
         [rand(3, 1, 8), rand(2, 2, 3)]),
+    "sumlogdiag": (nd.linalg.sumlogdiag, [P[:, :2]]),
+    "sumlogdiag of a batch": (nd.linalg.sumlogdiag, [np.stack([P[:, :2], Q[:, 1:]])]),
+    "khatri_rao": (lambda *m: nd.khatri_rao(*m), [rand(2, 3), rand(3, 3), rand(2, 3)]),
+    "khatri_rao of one matrix": (lambda x: nd.khatri_rao(x, x * x), [P]),
+    "im2col": (
+        lambda x: nd.im2col(x * x, kernel=(2, 2), stride=(2, 1), pad=(1, 0)), [rand(1, 2, 3, 3)]),
+    "col2im": (
+        lambda x: nd.col2im(x * x, output_size=(3, 2), kernel=(2, 2), pad=(1, 1)),
+        [rand(1, 8, 12)]),
+    "Crop": (lambda x: nd.Crop(x * x, h_w=(2, 3), offset=(1, 0)), [rand(1, 2, 4, 3)]),
+    "Crop like": (
+        lambda x: nd.Crop(x * x, nd.ones((1, 1, 2, 2), dtype=F64), center_crop=True),
+        [rand(1, 2, 4, 4)]),
+    "index_copy": (
+        lambda x, y: nd.contrib.index_copy(x * x, nd.array([2, 0]), x[:2] * y),
+        [rand(3, 2), rand(2, 2)]),
+    "topk": (lambda x: nd.topk(x * x, k=2, ret_typ="value"), [INSIDE]),
+    "topk along axis 0": (
+        lambda x: nd.topk(x * x, axis=0, k=1, ret_typ="both", is_ascend=True)[0], [INSIDE]),
+    "topk of all": (lambda x: nd.topk(x * x, axis=None, k=4, ret_typ="value"), [INSIDE]),
+    "gamma": (nd.gamma, [P]),
+    "gamma below 0": (nd.gamma, [INSIDE]),
+    "gammaln": (nd.gammaln, [P]),
+    "gammaln below 0": (nd.gammaln, [INSIDE - 3]),
+    "GridGenerator affine": (
+        lambda x: nd.GridGenerator(x * x, transform_type="affine", target_shape=(3, 2)),
+        [rand(2, 6)]),
+    "GridGenerator warp": (
+        lambda x: nd.GridGenerator(x * x, transform_type="warp"), [rand(1, 2, 3, 2)]),
+    **{f"pdf_{name}, {is_log=}": (
+        lambda *a, f=name, is_log=is_log: getattr(nd, f"random_pdf_{f}")(*a, is_log=is_log), arrays)
+       for name, arrays in {
+           "uniform": [P, np.array([0.1, 0.3]), np.array([4.5, 3.9])],
+           "normal": [P, np.array([0.4, 1.1]), np.array([0.8, 1.3])],
+           "gamma": [P, np.array([1.6, 2.4]), np.array([0.8, 1.3])],
+           "exponential": [P, np.array([0.8, 1.3])],
+           "dirichlet": [P / P.sum(1, keepdims=True), np.array([1.6, 2.4, 0.7])],
+       }.items() for is_log in (False, True)},
+    **{f"pdf_{name}": (
+        lambda *a, f=name: getattr(nd, f"random_pdf_{f}")(
+            nd.array([[0, 2, 1], [3, 0, 4]], dtype=F64), *a), arrays)
+       for name, arrays in {
+           "poisson": [np.array([0.8, 1.3])],
+           "negative_binomial": [np.array([1.5, 2.2]), np.array([0.3, 0.6])],
+           "generalized_negative_binomial": [np.array([1.5, 2.2]), np.array([0.3, 0.6])],
+       }.items()},
 }  # fmt: skip
 
 

@@ -56,6 +56,26 @@ def test_factors_are_drawn_from_the_range():
     assert np.std(spread) == pytest.approx(want, rel=0.2)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32"])
+def test_exact_results_are_not_cut_to_one_less(dtype):
+    def bright(value, factor):
+        pixel = mx.nd.array([[[value] * 3]], dtype=dtype)
+        return mx.nd.image.random_brightness(pixel, factor, factor).asnumpy()[0, 0, 0]
+
+    assert [bright(v, 1.3) for v in (10, 50, 100)] == [13, 65, 130]
+    assert [bright(v, 1.1) for v in range(0, 200, 10)] == list(range(0, 220, 11))
+    plane = mx.nd.full((3, 1, 1), 23, dtype=dtype)
+    normal = mx.nd.image.normalize(plane, mean=0.4, std=0.2).asnumpy()
+    assert (normal == 113).all()
+    plane = mx.nd.full((3, 1, 1), 4, dtype=dtype)
+    assert (mx.nd.image.normalize(plane, mean=0.1, std=0.3).asnumpy() == 13).all()
+
+
+def test_great_whole_numbers_keep_their_digits():
+    pixel = mx.nd.array([[[2**24 + 1] * 3]], dtype="int32")
+    assert (mx.nd.image.random_brightness(pixel, 1, 1).asnumpy() == 2**24 + 1).all()
+
+
 def test_hue_keeps_lightness_and_saturation():
     x = image()
     y = mx.nd.image.random_hue(x, 0.3, 0.3).asnumpy()

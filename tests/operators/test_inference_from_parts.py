@@ -4,6 +4,7 @@ of every operator, whichever extents or shapes are left out.
 
 import random
 
+import numpy as np
 import pytest
 from cases import CASES
 from operators import EXISTING, function
@@ -67,3 +68,57 @@ def test_moments_are_known_where_a_reduced_extent_is_not():
         mx.sym.moments(mx.sym.var("x"), axes=(0,), keepdims=True).infer_shape_partial(x=(0, 3))[1]
         == [(1, 3)] * 2
     )
+
+
+X, OTHER = mx.sym.var("x"), mx.sym.var("o")
+split = mx.sym.split_v2
+
+
+@pytest.mark.parametrize(
+    ("net", "given", "want"),
+    [
+        (mx.sym.cumsum(X, axis=1) + OTHER, {"o": (2, 3)}, (2, 3)),
+        (mx.sym.cumsum(X, axis=1) + OTHER, {"x": (0, 3), "o": (2, 0)}, (2, 3)),
+        (mx.sym.unravel_index(X, shape=(2, 3)) + OTHER, {"o": (2, 7)}, (7,)),
+        (mx.sym.unravel_index(X, shape=(2, 3)) + OTHER, {"o": (2, 7, 4)}, (7, 4)),
+        (mx.sym.ravel_multi_index(X, shape=(2, 3)) + OTHER, {"o": (7,)}, (2, 7)),
+        (mx.sym.ravel_multi_index(X, shape=(2, 3)) + OTHER, {"o": (7, 4)}, (2, 7, 4)),
+        (mx.sym.ravel_multi_index(X, shape=(2, 3)) + OTHER, {"x": (2,)}, (2,)),
+        (split(X, (1, 2), axis=1)[0] + OTHER, {"x": (0, 4, 6), "o": (2, 1, 6)}, (2, 4, 6)),
+        (split(X, 2, axis=-2)[1] + OTHER, {"x": (0, 4, 0), "o": (2, 2, 6)}, (2, 4, 6)),
+        (split(X, (1,), axis=1)[0] + OTHER, {"x": (0, 0, 6), "o": (2, 1, 6)}, (2, 0, 6)),
+        (
+            split(X, 4, axis=1, squeeze_axis=True)[0] + OTHER,
+            {"x": (0, 4, 6), "o": (2, 6)},
+            (2, 4, 6),
+        ),
+    ],
+)  # fmt: skip
+def test_inputs_are_known_by_the_outputs(net, given, want):
+    shapes = dict(zip(net.list_arguments(), net.infer_shape_partial(**given)[0], strict=True))
+    assert shapes["x"] == want
+
+
+def test_outputs_that_disagree_are_refused():
+    for net, o in [
+        (mx.sym.unravel_index(X, shape=(2, 3)), (3, 7)),
+        (split(X, (1, 2), axis=1)[0], (3, 1, 6)),
+        (mx.sym.cumsum(X, axis=2), (2, 3)),
+    ]:
+        shapes = {"x": (2, 4, 6)} if len(o) == 3 else {}
+        with pytest.raises(mx.MXNetError):
+            (net + OTHER).infer_shape(o=o, **shapes)
+
+
+def test_a_number_of_elements_is_one_number_whatever_they_are():
+    assert mx.sym.size_array(X).infer_shape_partial()[1] == [(1,)]
+    assert mx.sym.shape_array(X).infer_shape_partial(x=(0, 3))[1] == [(2,)]
+    assert mx.sym.shape_array(X).infer_shape_partial()[1] == [()]
+
+
+def test_indices_of_batch_take_are_int32_unless_they_are_given():
+    net = mx.sym.batch_take(X, OTHER)
+    assert net.infer_type(x="float32")[0] == [np.float32, np.int32]
+    assert net.infer_type(x="float16", o="int64")[0] == [np.float16, np.int64]
+    exe = net.simple_bind(mx.cpu(), x=(2, 3))
+    assert exe.arg_dict["o"].dtype == np.int32

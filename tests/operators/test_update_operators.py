@@ -74,3 +74,13 @@ def test_results_do_not_depend_on_threads():
     want = nd.multi_sum_sq(x, num_arrays=1).asscalar()
     assert want == pytest.approx(np.square(x.asnumpy().astype("float64")).sum(), rel=1e-6)
     assert nd.multi_sum_sq(x, x, num_arrays=2).asnumpy().tolist() == [want, want]
+
+
+def test_states_are_named_as_in_mxnet():
+    weight, grad = nd.ones((2,)), nd.full((2,), 0.5)
+    state = [nd.ones((2,)), nd.zeros((2,)), nd.zeros((2,))]
+    named = dict(zip(("n", "g", "delta"), (s.copy() for s in state), strict=True))
+    want = nd.rmspropalex_update(weight, grad, *state, lr=0.1)
+    got = nd.rmspropalex_update(weight=weight, grad=grad, **named, lr=0.1)
+    assert (got.asnumpy() == want.asnumpy()).all()
+    assert (named["g"].asnumpy() == state[1].asnumpy()).all() and state[1].asnumpy().all()

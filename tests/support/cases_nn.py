@@ -132,6 +132,7 @@ for head in ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressio
     case(head, (4, 1), In((4,), 0, 1), grad="own", grad_scale=3.0)
 case("SVMOutput", (4, 3), labels, grad="own")
 case("SVMOutput", (4, 3), labels, grad="own", use_linear=True, regularization_coefficient=0.5)
+case("SVMOutput", (2, 3, 4), In((2, 3), 0, 4, "index"), grad="own", margin=0.5)
 case("softmax_cross_entropy", In((4, 3), -2, 2), labels, dtypes=("float32", "float64"))
 
 # Sequences and tables

@@ -64,3 +64,7 @@ case("_contrib_hawkesll", In((2, 3), 0.5, 1.5), In((3,), 0.1, 0.5), In((3,), 0.5
      In((2,), 2, 5, "index"), In((2,), 4, 6), wrt=(0, 1, 2, 3), dtypes=WIDE)  # fmt: skip
 case("IdentityAttachKLSparseReg", In((4, 3), 0.1, 0.9), In((3,), 0.2, 0.6), grad="none",
      dtypes=WIDE)  # fmt: skip
+
+for n in (0, 1, 2, 5):
+    case("_polygamma", In((3, 4), 0.3 if n < 5 else 1.5, 4), n=n, dtypes=WIDE)
+    case("_polygamma", In((5,), -2.7, -2.3), n=n, dtypes=WIDE)

@@ -61,7 +61,7 @@ REFERENCES["SVMOutput"] = lambda x, label, **_: x
 
 @gradient("SVMOutput")
 def svm_grad(out_grads, x, label, margin=1.0, regularization_coefficient=1.0, use_linear=False):
-    s = np.where(label[:, None] == np.arange(x.shape[1]), 1.0, -1.0)
+    s = np.where(label[..., None] == np.arange(x.shape[-1]), 1.0, -1.0)
     gap = np.maximum(0, margin - s * x)
     g = (gap > 0) * -s if use_linear else 2 * gap * -s
     return [regularization_coefficient * g, np.zeros(label.shape)]

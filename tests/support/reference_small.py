@@ -210,3 +210,16 @@ def hawkesll(lda, alpha, beta, state, lags, marks, valid_length, max_time):
 @reference("IdentityAttachKLSparseReg")
 def sparse_penalty(x, average, **_):
     return x.copy()
+
+
+@reference("_polygamma")
+def polygamma(x, n=0):
+    """The sum of its poles, what is far of them by an integral."""
+    k, end = np.arange(2000.0), x + 2000
+    near = x[..., None] + k
+    if n == 0:
+        series = (1 / (k + 1) - 1 / near).sum(-1)
+        far = np.log(end / 2000) - (1 / end + 1 / 2000) / 2 - (end**-2 - 2000.0**-2) / 12
+        return series - np.euler_gamma + far
+    far = end**-n / n + end ** (-n - 1) / 2 + (n + 1) * end ** (-n - 2) / 12
+    return (-1) ** (n + 1) * math.factorial(n) * ((near ** (-n - 1)).sum(-1) + far)

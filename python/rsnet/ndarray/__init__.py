@@ -59,4 +59,5 @@ def __dir__() -> list[str]:
 for _module in (_arithmetic, _creation, _io):
     _register.HANDWRITTEN.update(_module.__all__)
 del _module
+vars(_internal)["CachedOp"] = CachedOp  # where MXNet's programs find it as well
 _add_fluent(NDArray, _sys.modules[__name__], _methods.FLUENT)

@@ -12,7 +12,7 @@ from .._core import NDArray
 from ..base import _Null, refuse_keywords, shown
 from ..context import Context, as_context
 from . import _register
-from ._creation import empty
+from ._creation import _extents, empty
 
 __all__ = [
     "exponential",
@@ -74,6 +74,8 @@ def _sample(
         if not extents or 0 in extents:
             drawn = _sample(name, params, (1,), dtype, ctx, None, {})
             return empty(extents, drawn.context, drawn.dtype) if extents else drawn.reshape(())
+    elif out is None and isinstance(shape, (tuple, list)) and not shape:
+        _extents(shape, zero_is_unknown=True)
     given = [*params.items(), ("shape", shape)]
     if dtype is not None:
         given.append(("dtype", np.dtype(dtype).name))

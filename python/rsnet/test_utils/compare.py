@@ -109,6 +109,24 @@ def _violations(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_na
     return np.where(nans, np.where(agree, 0.0, np.inf), ratio)
 
 
+def checkShapes(a: Any, b: Any) -> None:
+    """An error unless both arrays have one shape."""
+    if a.shape != b.shape:
+        raise AssertionError(
+            f"Items are not equal: a.shape = {a.shape} and b.shape = {b.shape} are not equal\n"
+            f" ACTUAL: {a!r}\n DESIRED: {b!r}"
+        )
+
+
+def locationError(
+    a: Any, b: Any, index: Any, names: tuple[str, str], maxError: bool = False
+) -> str:
+    """Says what both arrays, called `names`, have at `index`."""
+    which = "Location of maximum error" if maxError else "Location of error"
+    left, right = float(a[index].item()), float(b[index].item())
+    return f"{which}: {index}, {names[0]}={left:.8f}, {names[1]}={right:.8f}"
+
+
 def assert_almost_equal(
     a: Any,
     b: Any,

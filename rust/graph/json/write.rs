@@ -54,7 +54,8 @@ fn hidden_in_files(op: &str) -> usize {
 }
 
 impl Graph {
-    /// Connects the readers of each cast of mixed precision to the input of the cast.
+    /// Connects the readers of each cast of mixed precision to the input of the cast. A cast that
+    /// is an output of the symbol stays, as its output has a name and a dtype of its own.
     fn without_amp_casts(mut self) -> Result<Graph> {
         let is_cast = |node: &Node| AMP_CASTS.contains(&node.op_name());
         if !self.nodes.iter().any(is_cast) {
@@ -71,8 +72,9 @@ impl Graph {
                 self.nodes[id].inputs[i] = source(&self.nodes, self.nodes[id].inputs[i]);
             }
         }
-        self.heads = self.heads.iter().map(|&e| source(&self.nodes, e)).collect();
-        let kept = (0..self.nodes.len() as u32).filter(|&id| !is_cast(&self.nodes[id as usize]));
+        let heads: BTreeSet<u32> = self.heads.iter().map(|e| e.node).collect();
+        let kept = (0..self.nodes.len() as u32)
+            .filter(|&id| heads.contains(&id) || !is_cast(&self.nodes[id as usize]));
         let kept: Vec<u32> = kept.collect();
         Ok(self.reorder(&kept, kept.len())?.0)
     }

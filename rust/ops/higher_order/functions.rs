@@ -42,11 +42,18 @@ const UNARY: &[(&str, bool, Unary)] = &[
     ("arcsinh", false, |g, x| g * apply("rsqrt", square(x) + num(1.))),
     ("arccosh", false, |g, x| g * apply("rsqrt", square(x) - num(1.))),
     ("arctanh", false, |g, x| g / (num(1.) - square(x))),
+    ("gamma", false, |g, x| g * apply("gamma", x.clone()) * digamma(x)),
+    ("gammaln", false, |g, x| g * digamma(x)),
     ("degrees", false, |g, _| g * num(180. / std::f64::consts::PI)),
     ("radians", false, |g, _| g * num(std::f64::consts::PI / 180.)),
     ("erf", false, |g, x| g * num(std::f64::consts::FRAC_2_SQRT_PI) * apply("exp", -square(x))),
     ("erfinv", true, |g, y| g / num(std::f64::consts::FRAC_2_SQRT_PI) * apply("exp", square(y))),
 ];
+
+/// The derivative of `log(gamma(x))`.
+pub fn digamma(x: Expr) -> Expr {
+    Expr::Op("_polygamma", vec![("n", Value::Int(0))], vec![x])
+}
 
 fn square(x: Expr) -> Expr {
     apply("square", x)

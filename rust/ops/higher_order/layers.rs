@@ -26,6 +26,7 @@ pub fn rule(name: &str) -> Option<GradFn> {
         }
         "L2Normalization" => Arc::new(l2_normalization),
         "LRN" => Arc::new(lrn),
+        "_linalg_sumlogdiag" => Arc::new(sum_log_diag),
         _ => return None,
     })
 }
@@ -52,6 +53,17 @@ fn prelu(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let dgamma = sum_like(g * x * below, slopes).eval(b)?;
     let dgamma = b.op("reshape_like", "", &[], &[dgamma, gamma])?[0];
     Ok(vec![Some(dx), Some(dgamma)])
+}
+
+/// Diagonal matrices of `g / diag(A)`.
+fn sum_log_diag(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let mut g = Expr::Entry(node.out_grad(b, 0)?);
+    // One number for each matrix; that of a single one has an axis anyway.
+    if b.spec(node.inputs[0]).is_some_and(|(shape, _)| shape.ndim() > 2) {
+        g = Expr::Op("expand_dims", vec![("axis", Value::Int(-1))], vec![g]);
+    }
+    let diagonal = apply("_linalg_extractdiag", Expr::Entry(node.inputs[0]));
+    Ok(vec![Some(apply("_linalg_makediag", g / diagonal).eval(b)?)])
 }
 
 /// With the norm n over some axes: `dx = (g - y * sum(g * y)) / n`, and y where a gradient arrives

@@ -58,6 +58,9 @@ const LINEAR: &[(&str, &str, &[Arg])] = &[
     ("_backward_batch_take", "batch_take", &[Grad(0), Input(1)]),
     ("_backward_gather_nd_grad", "gather_nd", &[Grad(0), Input(1)]),
     ("_backward_Embedding", "Embedding", &[Input(1), Grad(1)]),
+    ("_backward_im2col", "im2col", &[Grad(0)]),
+    ("_backward_col2im", "col2im", &[Grad(0)]),
+    ("_backward_contrib_index_copy", "_contrib_index_copy", &[Grad(0), Input(2), Grad(2)]),
     ("_backward_where", "where", &[Input(1), Grad(1), Grad(2)]),
     ("_backward_SequenceMask", "SequenceMask", &[Grad(0), InputsFrom(1)]),
     ("_backward_SequenceLast", "SequenceLast", &[Grad(0), InputsFrom(1)]),
@@ -116,6 +119,30 @@ pub fn gradient(name: &str) -> Option<Gradient> {
             let args: &[Arg] = if like { &[Grad(0), Input(0)] } else { &[Grad(0)] };
             transpose(b, node, "_contrib_BilinearResize2D", args)
         }));
+    }
+    if name == "_backward_Crop" {
+        return Some(Gradient::rule(|b, node| {
+            // The output gradient has the extents that a second input gives.
+            let args: &[Arg] =
+                if node.outputs.len() > 1 { &[Grad(0), Input(0)] } else { &[Grad(0)] };
+            transpose(b, node, "Crop", args)
+        }));
+    }
+    if name == "_backward_GridGenerator" {
+        return Some(Gradient::rule(|b, node| {
+            if node.attrs.value("transform_type").is_some_and(|t| t.to_string() == "affine") {
+                return transpose(b, node, "GridGenerator", &[Grad(0)]);
+            }
+            // Of a flow the gradient is a multiple for each element, its own transpose.
+            let u = node.out_grad(b, 0)?;
+            Ok(vec![Some(b.rerun(&[u])?[0])])
+        }));
+    }
+    if name == "_backward_topk" {
+        return Some(Gradient::rule(top));
+    }
+    if name == "_backward_khatri_rao" {
+        return Some(Gradient::rule(columns));
     }
     if name == "_backward_interleaved_matmul_selfatt_qk" {
         return Some(Gradient::rule(self_attention));
@@ -179,6 +206,50 @@ fn pooling(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         _ => b.op("Pooling", "", &params(node), &[g])?,
     };
     Ok(vec![Some(of_g[0]), None, None])
+}
+
+/// Which elements are the first depends on the data alone: what arrives is arranged in their order,
+/// and cut behind the first.
+fn top(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let (g, x) = (node.inputs[0], node.inputs[1]);
+    let kind = node.attrs.value("ret_typ").map(Value::to_string).unwrap_or_default();
+    if !matches!(kind.as_str(), "value" | "both") {
+        return Ok(vec![None, None]);
+    }
+    let u = node.out_grad(b, 0)?;
+    let axis = node.attrs.value("axis").cloned().unwrap_or(Value::Int(-1));
+    let ascending = node.attrs.value("is_ascend").cloned().unwrap_or(Value::Bool(false));
+    let order = [("axis", axis.clone()), ("is_ascend", ascending)];
+    let sorted = b.op("_sort_as", "", &order, &[u, x])?[0];
+    // Without an axis the sorted elements have one.
+    let axis = if matches!(axis, Value::Int(_)) { axis } else { Value::Int(0) };
+    let axes = [("axes", Value::List(vec![axis]))];
+    Ok(vec![Some(b.op("slice_like", "", &axes, &[sorted, g])?[0]), None])
+}
+
+/// A product of all matrices, linear in each: as in [`product`], with what arrives in the place of
+/// one matrix after the other.
+fn columns(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let mut grads: Gradients = vec![None; node.inputs.len()];
+    for (i, u) in node.out_grads.iter().enumerate() {
+        let Some(u) = *u else { continue };
+        let mut inputs = node.inputs.to_vec();
+        inputs[i + 1] = u;
+        let of_g = b.op("khatri_rao", "", &params(node), &inputs[1..])?[0];
+        add(b, &mut grads[0], of_g)?;
+        for (j, of_other) in b.rerun(&inputs)?.into_iter().enumerate().filter(|(j, _)| *j != i) {
+            add(b, &mut grads[j + 1], of_other)?;
+        }
+    }
+    Ok(grads)
+}
+
+fn add(b: &mut dyn GradBuilder, sum: &mut Option<GradEntry>, part: GradEntry) -> Result<()> {
+    *sum = Some(match *sum {
+        Some(before) => b.op("elemwise_add", "", &[], &[before, part])?[0],
+        None => part,
+    });
+    Ok(())
 }
 
 /// The scores of self-attention are a product `q(x) k(x)'` of two parts of their input. With `u`

@@ -4,11 +4,12 @@
 //! name make higher derivatives:
 //! - [`functions`]: the gradient as an expression of ordinary operators. The tape uses it instead
 //!   of the backward operator when the gradient itself is recorded (`create_graph`), so any order
-//!   of derivatives follows. [`norms`] has those of normalisations, [`layers`] those of operators
-//!   with several inputs or hidden outputs.
+//!   of derivatives follows. [`norms`] has those of normalisations, [`densities`] those of
+//!   densities, [`layers`] those of operators with several inputs or hidden outputs.
 //! - [`linear`]: a backward operator that is linear in its inputs (of slicing, sums, matrix
 //!   products ...) is differentiated by running the operator itself.
 
+mod densities;
 mod expr;
 mod functions;
 mod layers;
@@ -30,6 +31,7 @@ pub fn complete(mut def: OpDef) -> OpDef {
         def.differentiable_gradient = layers::rule(&def.name)
             .or_else(|| functions::rule(&def.name))
             .or_else(|| norms::rule(&def.name))
+            .or_else(|| densities::rule(&def.name))
             .or(def.differentiable_gradient.take());
     }
     super::device::complete(def)

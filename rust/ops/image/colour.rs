@@ -1,6 +1,6 @@
 //! Changes of colour, mostly random: brightness, contrast, saturation, hue, lighting, random flips.
 
-use super::{expect_image, images_of};
+use super::{cut, expect_image, images_of};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::copy::copy;
@@ -253,7 +253,7 @@ fn change_all<T: Element>(call: &Call<'_>, changes: &[Change]) {
 
 fn apply<T: Element>(extent: Extent, x: &mut [T], change: Change) {
     let mix = |factor: f64, other: f64| {
-        move |v: &mut T| *v = T::saturating(factor * (*v).to_f64() + (1.0 - factor) * other)
+        move |v: &mut T| *v = cut(factor * (*v).to_f64() + (1.0 - factor) * other)
     };
     let grey = extent.channels == 1;
     match change {
@@ -289,7 +289,7 @@ fn parts<T: Element>(pixel: &[T]) -> [f64; 3] {
 
 fn write<T: Element>(pixel: &mut [T], parts: [f64; 3]) {
     for (v, part) in pixel.iter_mut().zip(parts) {
-        *v = T::saturating(part);
+        *v = cut(part);
     }
 }
 

@@ -7,6 +7,7 @@ mod placement;
 mod resize;
 
 use super::higher_order::complete;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::image::Extent;
 use crate::operator::{OpDef, Registry};
@@ -52,4 +53,16 @@ fn images_of(shape: &Shape) -> (usize, Extent) {
     let d = shape.dims();
     let [height, width, channels] = [3, 2, 1].map(|back| d[d.len() - back] as usize);
     (shape.product(0..d.len() - 3), Extent { height, width, channels })
+}
+
+/// A result as an element. Parameters have single precision, in which 50 * 1.3 is 65 and not a
+/// little less, so that what is cut to a whole number is rounded to it before.
+fn cut<T: Element>(value: f64) -> T {
+    T::saturating(if is_single::<T>(value) { f64::from(value as f32) } else { value })
+}
+
+/// Is a number of an array of `T` calculated in single precision? Those that have more digits keep
+/// them.
+fn is_single<T: Element>(value: f64) -> bool {
+    T::DTYPE != DType::F64 && value.abs() < f64::from(1 << f32::MANTISSA_DIGITS)
 }

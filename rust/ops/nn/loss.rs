@@ -200,7 +200,7 @@ fn scores() -> Vec<OpDef> {
     vec![
         OpDef::new::<SvmOutputParam>("SVMOutput")
             .doc(SVM)
-            .inputs_are(&[("data", "Scores (N, K)."), ("label", "Class numbers (N,).")])
+            .inputs_are(&[("data", "Scores (N, ..., K)."), ("label", "Class numbers (N, ...).")])
             .infer_shape(svm_shape)
             .infer_type(float_type)
             .inplace(&[InplacePair::identity(0, 0)])
@@ -276,11 +276,11 @@ fn make_loss_grad<T: Real>(call: &Call<'_>) -> Result<()> {
 fn svm_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let known = outputs[0].clone();
     assign_shape(&mut inputs[0], "data", &known)?;
-    expect_rank(&inputs[0], "data", 2..=2)?;
+    expect_rank(&inputs[0], "data", 2..=usize::MAX)?;
     let (data, label) = inputs.split_at_mut(1);
     assign_shape(&mut outputs[0], "output", &data[0])?;
-    if data[0].rank_known() {
-        assign_shape(&mut label[0], "label", &Shape::new(&data[0].dims()[..1]))?;
+    if let [rows @ .., _] = data[0].dims() {
+        assign_shape(&mut label[0], "label", &Shape::new(rows))?;
     }
     complete(inputs, outputs)
 }
@@ -296,7 +296,7 @@ fn svm_grad<T: Real>(call: &Call<'_>) -> Result<()> {
     let param: &SvmOutputParam = call.attrs.get();
     let (margin, reg) =
         (T::of(param.margin.into()), T::of(param.regularization_coefficient.into()));
-    let classes = call.inputs[0].shape().product(1..2);
+    let classes = call.inputs[0].dims().last().map_or(1, |&k| k as usize);
     // SAFETY: inputs are not written meanwhile; the output overlaps none of them.
     let (x, labels, dx) = unsafe {
         (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>(), call.outputs[0].slice_mut::<T>())

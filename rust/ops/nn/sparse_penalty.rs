@@ -54,6 +54,7 @@ pub fn operators() -> Vec<OpDef> {
         .infer_shape(infer_shape)
         .infer_type(float_type)
         .inplace(&[InplacePair::identity(0, 0)])
+        .variable_attr("moving_avg", "__init__", "[\"zero\", {}]")
         .gradient(Gradient::declared("_backward_IdentityAttachKLSparseReg", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))

@@ -138,11 +138,18 @@ fn ravel() -> OpDef {
     within_shape("ravel_multi_index", what, "Coordinates ``(M, ...)``.", example)
         .infer_shape(|attrs, inputs, outputs| {
             let axes = counted_shape(attrs)?.len();
-            if inputs[0].is_known() {
-                if inputs[0].dims().first() != Some(&(axes as i64)) {
+            // Of one place the coordinates may have one axis: only known ones have.
+            if outputs[0].rank_known() && inputs[0].ndim() != 1 {
+                let columns = outputs[0].dims().iter().copied();
+                let coordinates = std::iter::once(axes as i64).chain(columns).collect();
+                assign_shape(&mut inputs[0], "data", &coordinates)?;
+            }
+            if inputs[0].rank_known() {
+                if !matches!(inputs[0].dims().first(), Some(&n) if n == axes as i64 || n < 0) {
                     let expected = format!("{axes} rows, one for each extent of shape");
                     return Err(Error::argument("data", "shape", &inputs[0], expected));
                 }
+                inputs[0].dims_mut()[0] = axes as i64;
                 let rest = inputs[0].dims().iter().skip(1).copied().collect();
                 assign_shape(&mut outputs[0], "output", &super::common::at_least_1d(rest))?;
             }
@@ -169,7 +176,13 @@ fn unravel() -> OpDef {
     within_shape("unravel_index", what, "Places.", example)
         .infer_shape(|attrs, inputs, outputs| {
             let axes = counted_shape(attrs)?.len() as i64;
-            if inputs[0].is_known() {
+            if let [_, places @ ..] = outputs[0].dims()
+                && (inputs[0].rank_known() || !places.is_empty())
+            {
+                let places = Shape::new(places);
+                assign_shape(&mut inputs[0], "data", &places)?;
+            }
+            if inputs[0].rank_known() {
                 let out = std::iter::once(axes).chain(inputs[0].dims().iter().copied()).collect();
                 assign_shape(&mut outputs[0], "output", &out)?;
             }

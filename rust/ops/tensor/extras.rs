@@ -204,11 +204,9 @@ fn cut(p: &SplitV2Param, shape: &Shape) -> Result<(usize, Vec<i64>)> {
             ))),
         };
     }
-    let mut starts: Vec<i64> =
-        p.indices.iter().map(|&i| if i > extent { extent } else { i }).collect();
-    starts.push(extent);
-    let widths: Vec<i64> = starts.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
-    if widths.iter().any(|&w| w < 0) || starts[0] != 0 {
+    let ends = p.indices.iter().skip(1).chain([&extent]);
+    let widths: Vec<i64> = p.indices.iter().zip(ends).map(|(s, e)| e.saturating_sub(*s)).collect();
+    if widths.iter().any(|&w| w < 0) || p.indices.first() != Some(&0) {
         return Err(Error::value(format!(
             "invalid indices {:?}: expected them to rise from 0 within axis {axis} of shape {shape}",
             p.indices
@@ -217,13 +215,30 @@ fn cut(p: &SplitV2Param, shape: &Shape) -> Result<(usize, Vec<i64>)> {
     Ok((axis, widths))
 }
 
+/// The pieces have the extents of the whole along all axes but the one that is cut.
+fn learn_from_pieces(p: &SplitV2Param, whole: &mut Shape, pieces: &[Shape]) -> Result<()> {
+    let axis = whole.axis(p.axis.into())?;
+    for piece in pieces.iter().filter(|s| s.rank_known()) {
+        let mut learnt = piece.clone();
+        if p.squeeze_axis && piece.ndim() + 1 == whole.ndim() {
+            learnt.dims_mut().insert(axis, -1);
+        } else if !p.squeeze_axis && piece.ndim() == whole.ndim() {
+            learnt.dims_mut()[axis] = -1;
+        } else {
+            continue;
+        }
+        assign_shape(whole, "data", &learnt)?;
+    }
+    Ok(())
+}
+
 fn split_v2() -> Vec<OpDef> {
     let count =
         |p: &SplitV2Param| if p.sections > 0 { p.sections as usize } else { p.indices.len() };
     let doc = text(
         "Cuts an axis at indices, or into equal sections.",
-        "Any shape and dtype. Indices that do not rise, or an extent that does not divide, are an \
-         error.",
+        "Any shape and dtype. Indices that do not rise or lie beyond the extent, and an extent \
+         that does not divide, are an error.",
         "nd.split_v2(nd.array([[1, 2, 3]]), (1,), axis=1)[1]\n[[2. 3.]]",
     );
     vec![
@@ -237,7 +252,11 @@ fn split_v2() -> Vec<OpDef> {
             })
             .infer_shape(|attrs, inputs, outputs| {
                 let p: &SplitV2Param = attrs.get();
-                if !inputs[0].rank_known() || inputs[0].dims()[inputs[0].axis(p.axis.into())?] < 0 {
+                if !inputs[0].rank_known() {
+                    return Ok(false);
+                }
+                learn_from_pieces(p, &mut inputs[0], outputs)?;
+                if inputs[0].dims()[inputs[0].axis(p.axis.into())?] < 0 {
                     return Ok(false);
                 }
                 let (axis, widths) = cut(p, &inputs[0])?;

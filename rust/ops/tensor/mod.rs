@@ -12,6 +12,7 @@ pub(in crate::ops) mod movement;
 pub(in crate::ops) mod optimizer;
 pub(in crate::ops) mod order;
 pub(in crate::ops) mod parts;
+mod polygamma;
 pub(in crate::ops) mod random;
 pub(in crate::ops) mod reduce;
 pub(in crate::ops) mod running;
@@ -42,6 +43,7 @@ pub fn register(registry: &Registry) {
         running::operators,
         signal::operators,
         given::operators,
+        polygamma::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(complete(def)).expect("built-in operators have names of their own");

@@ -88,11 +88,14 @@ fn cumsum() -> [OpDef; 2] {
         ))
         .inputs_are(&[("a", "The array.")])
         .infer_shape(|attrs, inputs, outputs| {
-            let axis = attrs.get::<CumsumParam>().axis;
-            from_first(inputs, outputs, |shape| match axis {
-                None => Ok(Shape::new(&[shape.size() as i64])),
-                Some(axis) => shape.axis(axis.into()).map(|_| shape.clone()),
-            })
+            let Some(axis) = attrs.get::<CumsumParam>().axis else {
+                return from_first(inputs, outputs, |s| Ok(Shape::new(&[s.size() as i64])));
+            };
+            let known = elementwise_shape(attrs, inputs, outputs)?;
+            if inputs[0].rank_known() {
+                inputs[0].axis(axis.into())?;
+            }
+            Ok(known)
         })
         .infer_type(|attrs, inputs, outputs| {
             let dtype = attrs.get::<CumsumParam>().dtype;

@@ -223,7 +223,7 @@ updates! {
     };
     /// RMSProp (Graves): also keeps the mean ``g`` of gradients and the last step ``delta``:
     /// ``delta = gamma2 * delta - lr * grad / sqrt(n - g * g + epsilon)``, ``w += delta``.
-    RmsPropAlexParam "rmspropalex_update" [], [n, g_mean, delta] {
+    RmsPropAlexParam "rmspropalex_update" [], [n, g, delta] {
         lr: f32, required, "Learning rate.";
         gamma1: f32, default(0.95), "Decay of the means.";
         gamma2: f32, default(0.9), "Decay of the steps.";
@@ -236,9 +236,9 @@ updates! {
         let x = prepared(grad * of::<R>(p.rescale_grad) + of::<R>(p.wd) * w, 1.0, p.clip_gradient);
         let (new, old) = (of::<R>(1.0 - p.gamma1), of::<R>(p.gamma1));
         *n = new * x * x + old * *n;
-        *g_mean = new * x + old * *g_mean;
+        *g = new * x + old * *g;
         *delta = of::<R>(p.gamma2) * *delta
-            - of::<R>(p.lr) * x / (*n - *g_mean * *g_mean + of::<R>(p.epsilon)).sqrt();
+            - of::<R>(p.lr) * x / (*n - *g * *g + of::<R>(p.epsilon)).sqrt();
         prepared(w + *delta, 1.0, p.clip_weights)
     };
     /// FTRL-Proximal (McMahan et al., 2013) with the states ``z`` and ``n``.

@@ -16,7 +16,8 @@ params! {
     /// Parameters of `_contrib_ROIAlign`.
     pub struct RoiAlignParam {
         pooled_size: Tuple, required, "Bins of a rectangle, (height, width).";
-        spatial_scale: f32, required, "Image elements a unit of the rectangles' coordinates.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' \
+                                                       coordinates.";
         sample_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not \
                                                     positive, one for each element it covers, \
                                                     rounded up, at most 1024.";

@@ -3,6 +3,7 @@
 use super::super::common::{all_known, at_least_1d, first_type, wanted, zero_view};
 use super::super::kernel;
 use super::{copy_run, index_at, position, text};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, GradBuilder, GradNode, Gradient, OpDef};
@@ -144,7 +145,10 @@ fn batch_take() -> [OpDef; 2] {
             assign_shape(&mut outputs[0], "output", &rows)?;
             Ok(all_known(inputs, outputs))
         })
-        .infer_type(first_type)
+        .infer_type(|attrs, inputs, outputs| {
+            inputs[1].get_or_insert(DType::I32);
+            first_type(attrs, inputs, outputs)
+        })
         .gradient(Gradient::rule(|builder: &mut dyn GradBuilder, node: &GradNode<'_>| {
             let grad = node.out_grad(builder, 0)?;
             let grads = builder.backward("_backward_batch_take", &[grad, node.inputs[1]])?;

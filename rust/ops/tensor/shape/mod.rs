@@ -7,7 +7,7 @@ use super::common::at_least_1d;
 use super::kernel;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::infer::same_type;
+use crate::operator::infer::{assign_shape, same_type};
 use crate::operator::{Attrs, Call, Gradient, InplacePair, NoParam, OpDef, ParamStruct, Tuple};
 use crate::ops::elementwise::sum_n::copy;
 use crate::params;
@@ -174,9 +174,15 @@ fn extents() -> [OpDef; 2] {
             .aliases(if all { &["_npx_shape_array"] } else { &[] })
             .inputs_are(&[("data", "The array.")])
             .ignores(&[0])
-            .infer_shape(from_input(move |_, from| {
-                Ok(Shape::new(&[if all { from.ndim() as i64 } else { 1 }]))
-            }))
+            .infer_shape(move |_, inputs, outputs| {
+                // One number, whatever the input is; as many as the input has axes.
+                let n =
+                    if all { inputs[0].rank_known().then(|| inputs[0].ndim()) } else { Some(1) };
+                if let Some(n) = n {
+                    assign_shape(&mut outputs[0], "output", &Shape::new(&[n as i64]))?;
+                }
+                Ok(inputs[0].is_known() && outputs[0].is_known())
+            })
             .infer_type(|_, inputs, outputs| {
                 outputs[0] = Some(DType::I64);
                 Ok(inputs[0].is_some())
