@@ -270,8 +270,13 @@ fn reflect<T: Real>(v: &[T], scale: T, x: &mut [T]) {
 const SWEEPS: usize = 60;
 
 /// Eigenvalues of a symmetric matrix, rising, and its eigenvectors as the rows of `u`, each with a
-/// positive greatest element. Jacobi's method; `a` is overwritten.
+/// positive greatest element. Jacobi's method; `a` is overwritten. A matrix that is not finite has
+/// no eigenvalues: all numbers are NaN.
 pub fn eigen<T: Real>(a: &mut [T], n: usize, u: &mut [T], values: &mut [T]) {
+    if !a.iter().all(|x| x.is_finite()) {
+        u.fill(T::nan());
+        return values.fill(T::nan());
+    }
     u.fill(T::zero());
     (0..n).for_each(|i| u[i * n + i] = T::one());
     let least = rounding(a, n);
@@ -281,8 +286,8 @@ pub fn eigen<T: Real>(a: &mut [T], n: usize, u: &mut [T], values: &mut [T]) {
         }
     }
     let mut order: Vec<usize> = (0..n).collect();
-    let key = |i: &usize| a[i * n + i];
-    order.sort_by(|i, j| key(i).partial_cmp(&key(j)).unwrap_or(std::cmp::Ordering::Equal));
+    let key = |i: &usize| Element::to_f64(a[i * n + i]);
+    order.sort_by(|i, j| key(i).total_cmp(&key(j)));
     let old = u.to_vec();
     for (to, from) in order.into_iter().enumerate() {
         values[to] = a[from * n + from];

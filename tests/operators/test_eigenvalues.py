@@ -1,4 +1,6 @@
-"""Eigenvalues and eigenvectors of general matrices, which have no order of their own."""
+"""Eigenvalues and eigenvectors: of general matrices, which have no order of their own, and of
+matrices that are not finite.
+"""
 
 import numpy as np
 import pytest
@@ -55,3 +57,20 @@ def test_what_has_no_real_eigenvalues_is_refused():
         F._npi_eigvals(nd.ones((2, 3)))
     with mx.np_shape(True):
         assert F._npi_eigvals(nd.array(np.zeros((3, 0, 0)))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_symmetric_matrices_that_are_not_finite_have_none(n, bad):
+    good = np.random.default_rng(n).normal(size=(n, n)).astype("float32")
+    good += good.T
+    off, on = good.copy(), good.copy()
+    off[2, 1] = off[1, 2] = bad
+    np.fill_diagonal(on[::2, ::2], bad)
+    a = nd.array(np.stack([good, off, on]))
+    expected = np.linalg.eigvalsh(good)
+    for values in (nd.linalg.syevd(a)[1], F._npi_eigh(a)[0], F._npi_eigvalsh(a)):
+        values = values.asnumpy()
+        np.testing.assert_allclose(values[0], expected, atol=1e-4)
+        assert np.isnan(values[1:]).all()
+    assert np.isnan(nd.linalg.syevd(a)[0][1:].asnumpy()).all()

@@ -294,16 +294,20 @@ __global__ void eigen(Index count, Index n, const T *a, Compute<T> *room, Index 
   order += blockIdx.x * n;
   for (Index matrix = blockIdx.x; matrix < count; matrix += gridDim.x) {
     load_matrix(n, a + matrix * n * n, x);
-    double least = 0;  // what rounding may leave of 0; 0 for a matrix that is not finite
+    double least = 0, others = 0;  // what rounding may leave of 0; numbers that are not finite
     for (Index i = threadIdx.x; i < n * n; i += blockDim.x) {
       u[i] = i / n == i % n ? (C)1 : (C)0;
       // Only the lower triangle is read.
       if (i % n > i / n) x[i] = (C)a[matrix * n * n + i % n * n + i / n];
       least += (double)x[i] * (double)x[i];
+      others += x[i] - x[i] == 0 ? 0 : 1;
     }
+    // A matrix that is not finite has no eigenvalues: all numbers are NaN.
+    bool finite = block_sum(others) == 0;
+    for (Index i = threadIdx.x; i < n * n && !finite; i += blockDim.x) x[i] = u[i] = (C)0 / (C)0;
     least = (double)tiny * sqrt(block_sum(least)) / (double)n;
     if (!(least <= 1.7976931348623157e308)) least = 0;
-    bool turned = true;
+    bool turned = finite;
     for (int sweep = 0; sweep < 60 && turned; sweep++) {
       turned = false;
       for (Index pair = 0; pair < n * n; pair++) {
