@@ -1,7 +1,7 @@
 //! Numbers drawn from a finite set: `choice` and `multinomial`.
 
 use super::statistics::{numbers, store};
-use super::text;
+use super::{text, zeros};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::random::Draws;
@@ -109,7 +109,7 @@ fn choose(call: &Call<'_>) -> Result<()> {
         None => inputs.next().map_or(0, View::size),
     };
     let weights = match (p.weighted, inputs.next()) {
-        (true, Some(view)) => Some(probabilities(numbers(view), "weights")?),
+        (true, Some(view)) => Some(probabilities(numbers(view)?, "weights")?),
         _ => None,
     };
     if let Some(weights) = weights.as_ref().filter(|weights| weights.len() != n) {
@@ -179,7 +179,7 @@ fn count_draws(call: &Call<'_>) -> Result<()> {
     let (p, key) = (call.attrs.get::<MultinomialParam>(), call.ctx.random);
     let given = match (&p.pvals, call.inputs.first()) {
         (Some(given), _) => given.iter().map(|p| f64::from(*p)).collect(),
-        (None, Some(view)) => numbers(view),
+        (None, Some(view)) => numbers(view)?,
         (None, None) => Vec::new(),
     };
     let weights = probabilities(given, "pvals")?;
@@ -187,7 +187,7 @@ fn count_draws(call: &Call<'_>) -> Result<()> {
         let sum = weights.iter().sum::<f64>();
         return Err(Error::invalid("sum of pvals", sum, "at most 1"));
     }
-    let mut counts = vec![0.0; call.outputs[0].size()];
+    let mut counts = zeros(call.outputs[0].size())?;
     for (row, counts) in counts.chunks_exact_mut(weights.len()).enumerate() {
         let mut draws = Draws::new(key.seed, key.stream, row);
         let (mut left, mut rest) = (p.n, weights.iter().sum::<f64>());

@@ -2,7 +2,7 @@
 //! along an axis, and polynomials.
 
 use super::statistics::{numbers, store};
-use super::{kernel, only, only_floats, shaped_by, spread, text};
+use super::{kernel, only, only_floats, room, shaped_by, spread, text, zeros};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::broadcast::broadcast_shape;
@@ -107,7 +107,7 @@ fn forward(row: &FunctionRow, call: &Call<'_>, left: Option<bool>) -> Result<()>
 
 fn backward(row: &FunctionRow, call: &Call<'_>, left: Option<bool>) -> Result<()> {
     let shape = call.inputs[0].shape();
-    let (g, [a, b]) = (numbers(&call.inputs[0]), operands(call, 1, shape, left));
+    let (g, [a, b]) = (numbers(&call.inputs[0])?, operands(call, 1, shape, left));
     for (i, out) in call.outputs.iter().enumerate() {
         if call.req[i] == OpReq::Null {
             continue;
@@ -268,8 +268,8 @@ fn differences() -> [OpDef; 2] {
         if len == 0 {
             return Ok(());
         }
-        let (x, factors) = (numbers(&call.inputs[0]), coefficients(p.n));
-        let mut out = vec![0.0; rows * len * step];
+        let (x, factors) = (numbers(&call.inputs[0])?, coefficients(p.n));
+        let mut out = zeros(rows * len * step)?;
         for (i, to) in out.iter_mut().enumerate() {
             let (row, at, column) = (i / (len * step), i / step % len, i % step);
             let from = |k: usize| x[(row * n + at + k) * step + column];
@@ -282,8 +282,8 @@ fn differences() -> [OpDef; 2] {
         let p = call.attrs.get::<DiffParam>();
         let (_, n, _, step) = rows_along(p.axis, call.outputs[0].shape())?;
         let len = n.saturating_sub(p.n as usize);
-        let mut out = vec![0.0; call.outputs[0].size()];
-        let g = numbers(&call.inputs[0]);
+        let mut out = zeros(call.outputs[0].size())?;
+        let g = numbers(&call.inputs[0])?;
         let factors = if len == 0 { Vec::new() } else { coefficients(p.n) };
         for (i, g) in g.iter().enumerate() {
             let (row, at, column) = (i / (len * step), i / step % len, i % step);
@@ -338,14 +338,16 @@ fn with_edges() -> [OpDef; 2] {
         .gradient(Gradient::use_none("_backward_npi_ediff1d"))
         .kernel(kernel(|call| {
             let p = call.attrs.get::<EdgesParam>();
-            let x = numbers(&call.inputs[0]);
+            let x = numbers(&call.inputs[0])?;
             let mut arrays = call.inputs[1..].iter();
             let mut edge = |array: bool, number: Option<f64>| match array {
-                true => arrays.next().map(numbers).unwrap_or_default(),
-                false => number.into_iter().collect(),
+                true => arrays.next().map_or(Ok(Vec::new()), numbers),
+                false => Ok(number.into_iter().collect()),
             };
-            let mut out = edge(p.to_begin_arr_given, p.to_begin_scalar);
-            let end = edge(p.to_end_arr_given, p.to_end_scalar);
+            let start = edge(p.to_begin_arr_given, p.to_begin_scalar)?;
+            let end = edge(p.to_end_arr_given, p.to_end_scalar)?;
+            let mut out = room(call.outputs[0].size())?;
+            out.extend(start);
             out.extend(x.windows(2).map(|pair| pair[1] - pair[0]));
             out.extend(end);
             store(call, 0, &out);
@@ -353,11 +355,11 @@ fn with_edges() -> [OpDef; 2] {
         }));
     let back = OpDef::new::<EdgesParam>("_backward_npi_ediff1d").kernel(kernel(|call| {
         let p = call.attrs.get::<EdgesParam>();
-        let (g, shapes) = (numbers(&call.inputs[0]), call.outputs.iter());
+        let (g, shapes) = (numbers(&call.inputs[0])?, call.outputs.iter());
         let shapes: Vec<Shape> = shapes.map(|view| view.shape().clone()).collect();
         let (before, after) = edges(p, &shapes);
         let (before, end) = (before as usize, g.len() - after as usize);
-        let mut grad = vec![0.0; call.outputs[0].size()];
+        let mut grad = zeros(call.outputs[0].size())?;
         for (i, g) in g[before..end].iter().enumerate() {
             grad[i] -= g;
             grad[i + 1] += g;
@@ -403,12 +405,13 @@ fn polynomials() -> [OpDef; 2] {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))
         .kernel(kernel(|call| {
-            let [p, x] = [0, 1].map(|i| numbers(&call.inputs[i]));
+            let [p, x] = [numbers(&call.inputs[0])?, numbers(&call.inputs[1])?];
             store(call, 0, &x.iter().map(|x| polynomial(&p, *x).0).collect::<Vec<f64>>());
             Ok(())
         }));
     let back = OpDef::plain("_backward_npi_polyval").kernel(kernel(|call| {
-        let [g, p, x] = [0, 1, 2].map(|i| numbers(&call.inputs[i]));
+        let [g, p] = [numbers(&call.inputs[0])?, numbers(&call.inputs[1])?];
+        let x = numbers(&call.inputs[2])?;
         let mut dp = vec![0.0; p.len()];
         for (g, x) in g.iter().zip(&x) {
             let mut power = *g;

@@ -1,6 +1,6 @@
 //! Elements inserted before places of an axis, and elements left out: `insert`, `delete`.
 
-use super::{in_scratch, kernel, text};
+use super::{in_scratch, kernel, room, text};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::copy::copy;
@@ -61,13 +61,34 @@ fn checked(index: i64, extent: i64, insert: bool) -> Result<i64> {
     }
 }
 
-fn sliced(start: Option<i64>, stop: Option<i64>, step: Option<i64>, n: i64) -> Result<Vec<i64>> {
-    match step.unwrap_or(1) {
-        0 => Err(Error::invalid("step", 0, "a step that is not 0")),
-        step => {
-            let (first, step, count) = slice_range(n, start, stop, step);
-            Ok((0..count).map(|i| first + i * step).collect())
+/// Indices of an axis, evenly spaced.
+#[derive(Clone, Copy)]
+struct Indices {
+    first: i64,
+    step: i64,
+    count: i64,
+}
+
+impl Indices {
+    fn sliced([start, stop, step]: [Option<i64>; 3], n: i64) -> Result<Indices> {
+        match step.unwrap_or(1) {
+            0 => Err(Error::invalid("step", 0, "a step that is not 0")),
+            step => {
+                let (first, step, count) = slice_range(n, start, stop, step);
+                Ok(Indices { first, step, count })
+            }
         }
+    }
+
+    fn contains(&self, i: i64) -> bool {
+        let from = i - self.first;
+        from % self.step == 0 && (0..self.count).contains(&(from / self.step))
+    }
+
+    fn list(&self) -> Result<Vec<i64>> {
+        let mut all = room(self.count as usize)?;
+        all.extend((0..self.count).map(|i| self.first + i * self.step));
+        Ok(all)
     }
 }
 
@@ -97,7 +118,9 @@ impl Insertion {
             return refused(format!("at most {rank} axes"));
         }
         let count = match (places, named) {
-            (Places::Slice, _) => sliced(p.start, p.stop, p.step, from.dims()[axis])?.len(),
+            (Places::Slice, _) => {
+                Indices::sliced([p.start, p.stop, p.step], from.dims()[axis])?.count as usize
+            }
             (Places::Array, Some(named)) if named.ndim() > 1 => {
                 return Err(Error::argument("obj", "shape", named, "one axis"));
             }
@@ -126,68 +149,81 @@ impl Insertion {
 
     fn shape(&self) -> Shape {
         let mut shape = self.from.clone();
-        shape.dims_mut()[self.axis] += self.dims[self.axis];
+        let extent = &mut shape.dims_mut()[self.axis];
+        *extent = extent.saturating_add(self.dims[self.axis]);
         shape
     }
 
-    /// For each place along the axis of the output the row of the array, or that of the values.
-    fn rows(&self, p: &InsertParam, named: &[i64]) -> Result<Vec<(bool, usize)>> {
-        let (n, count) = (self.from.dims()[self.axis], self.dims[self.axis]);
+    /// The places before which values stand, rising, each with the row of its value.
+    fn order(&self, p: &InsertParam, named: &[i64]) -> Result<Vec<(i64, usize)>> {
+        let (n, count) = (self.from.dims()[self.axis], self.dims[self.axis] as usize);
         let given = match self.places {
             Places::Index => p.int_ind.into_iter().collect(),
-            Places::Slice => sliced(p.start, p.stop, p.step, n)?,
+            Places::Slice => Indices::sliced([p.start, p.stop, p.step], n)?.list()?,
             Places::Array => named.to_vec(),
         };
-        let at = given.iter().map(|i| checked(*i, n, true)).collect::<Result<Vec<i64>>>()?;
-        let of = |i: usize| if at.len() == 1 { at[0] } else { at[i] };
-        let mut order: Vec<usize> = (0..count as usize).collect();
-        order.sort_by_key(|i| of(*i));
-        let (mut rows, mut next) = (Vec::with_capacity((n + count) as usize), order.into_iter());
-        let mut value = next.next();
-        for row in 0..=n {
-            while let Some(i) = value.filter(|i| of(*i) == row) {
-                rows.push((true, i));
-                value = next.next();
-            }
-            if row < n {
-                rows.push((false, row as usize));
-            }
+        let mut order = room(count)?;
+        let one = given.len() == 1;
+        for (i, index) in given.into_iter().enumerate() {
+            let at = checked(index, n, true)?;
+            order.extend(if one { 0..count } else { i..i + 1 }.map(|i| (at, i)));
         }
-        Ok(rows)
+        order.sort_unstable();
+        Ok(order)
     }
 
-    /// The numbers of the values' elements, row-major over the repeated extents.
-    fn elements(&self) -> Vec<usize> {
-        self.dims.iter().zip(&self.strides).fold(vec![0], |before, (&extent, &stride)| {
-            let along = |at: usize| (0..extent).map(move |i| at + (i * stride) as usize);
-            before.into_iter().flat_map(along).collect()
-        })
+    /// The number of the values' element that stands at `i` of the repeated extents, row-major.
+    fn element(&self, i: usize) -> usize {
+        let (mut rest, mut at) = (i as i64, 0);
+        for (extent, stride) in self.dims.iter().zip(&self.strides).rev() {
+            at += rest % extent * stride;
+            rest /= extent;
+        }
+        at as usize
     }
 }
 
-/// Writes rows of an array, and of `values`, which `elements` numbers.
-fn gather(
+/// A row of the output along the axis: one of the values, or one of the array.
+#[derive(Clone, Copy)]
+enum Taken {
+    New(usize),
+    Old(usize),
+}
+
+/// The rows of an array of `n`, with values before the places of `order`.
+fn merged(n: usize, order: &[(i64, usize)]) -> impl Iterator<Item = Taken> {
+    let (mut row, mut next) = (0, order.iter().copied().peekable());
+    std::iter::from_fn(move || {
+        if let Some((_, value)) = next.next_if(|(at, _)| *at as usize == row) {
+            return Some(Taken::New(value));
+        }
+        row += 1;
+        (row <= n).then(|| Taken::Old(row - 1))
+    })
+}
+
+/// Writes rows of an array, and elements of `values` by their numbers.
+fn gather<R: Iterator<Item = Taken>>(
     (from, axis): (&Shape, usize),
-    rows: &[(bool, usize)],
+    rows: impl Fn() -> R,
     [x, values, to]: [&View; 3],
-    elements: &[usize],
+    (count, element): (usize, impl Fn(usize) -> usize),
 ) {
     let (outer, n) = (from.product(0..axis), from.dims()[axis] as usize);
     let inner = from.product(axis + 1..from.ndim());
-    let count = rows.iter().filter(|row| row.0).count();
     with_dtype!(to.dtype(), T => {
         // SAFETY: the output is ours to write and apart from what is read.
         let (x, values, to) = unsafe {
             (x.slice::<T>(), values.slice::<T>(), to.slice_mut::<T>())
         };
-        let places = (0..outer).flat_map(|o| rows.iter().map(move |row| (o, *row)));
-        for (to, (o, (new, row))) in to.chunks_exact_mut(inner.max(1)).zip(places) {
-            match new {
-                true => {
-                    let from = &elements[(o * count + row) * inner..];
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to = values[*from]);
+        let places = (0..outer).flat_map(|o| rows().map(move |row| (o, row)));
+        for (to, (o, row)) in to.chunks_exact_mut(inner.max(1)).zip(places) {
+            match row {
+                Taken::New(row) => {
+                    let first = (o * count + row) * inner;
+                    to.iter_mut().zip(first..).for_each(|(to, i)| *to = values[element(i)]);
                 }
-                false => to.copy_from_slice(&x[(o * n + row) * inner..][..inner]),
+                Taken::Old(row) => to.copy_from_slice(&x[(o * n + row) * inner..][..inner]),
             }
         }
     });
@@ -220,15 +256,17 @@ fn insert(call: &Call<'_>, places: Places) -> Result<()> {
             .map_or(Vec::new(), |view| super::elements::wholes(view, view.shape())),
         _ => Vec::new(),
     };
-    let rows = plan.rows(p, &named)?;
+    let order = plan.order(p, &named)?;
     let mut number = p.val.unwrap_or(0.0);
     // SAFETY: the number outlives the view.
     let one = unsafe { View::new((&raw mut number).cast(), Shape::new(&[]), DType::F64) };
     let values = if p.val.is_none() { &call.inputs[1] } else { &one };
-    in_scratch(values, out.dtype(), |room| {
-        copy(values, room);
+    in_scratch(values, out.dtype(), |own| {
+        copy(values, own);
         let x = &call.inputs[0];
-        gather((&plan.from, plan.axis), &rows, [x, room, out], &plan.elements());
+        let rows = || merged(plan.from.dims()[plan.axis] as usize, &order);
+        let elements = (order.len(), |i| plan.element(i));
+        gather((&plan.from, plan.axis), rows, [x, own, out], elements);
     });
     Ok(())
 }
@@ -273,15 +311,12 @@ fn inserting(name: &str, places: Places, what: &str, example: &str) -> OpDef {
         .kernel(kernel(move |call| insert(call, places)))
 }
 
-/// The rows that stay.
-fn left(p: &DeleteParam, n: i64) -> Result<Vec<(bool, usize)>> {
-    let gone = match p.int_ind {
-        Some(index) => vec![checked(index, n, false)?],
-        None => sliced(p.start, p.stop, p.step, n)?,
-    };
-    let mut stays = vec![true; n as usize];
-    gone.into_iter().for_each(|i| stays[i as usize] = false);
-    Ok((0..n as usize).filter(|i| stays[*i]).map(|i| (false, i)).collect())
+/// The indices that are left out.
+fn gone(p: &DeleteParam, n: i64) -> Result<Indices> {
+    match p.int_ind {
+        Some(index) => Ok(Indices { first: checked(index, n, false)?, step: 1, count: 1 }),
+        None => Indices::sliced([p.start, p.stop, p.step], n),
+    }
 }
 
 fn delete() -> OpDef {
@@ -299,7 +334,8 @@ fn delete() -> OpDef {
             }
             let p = attrs.get::<DeleteParam>();
             let (mut shape, axis) = along(p.axis, &inputs[0])?;
-            shape.dims_mut()[axis] = left(p, shape.dims()[axis])?.len() as i64;
+            let gone = gone(p, shape.dims()[axis])?;
+            shape.dims_mut()[axis] -= gone.count;
             assign_shape(&mut outputs[0], "output", &shape)?;
             Ok(true)
         })
@@ -307,9 +343,11 @@ fn delete() -> OpDef {
         .kernel(kernel(|call| {
             let p = call.attrs.get::<DeleteParam>();
             let (from, axis) = along(p.axis, call.inputs[0].shape())?;
-            let rows = left(p, from.dims()[axis])?;
+            let n = from.dims()[axis];
+            let gone = gone(p, n)?;
+            let rows = || (0..n).filter(|i| !gone.contains(*i)).map(|i| Taken::Old(i as usize));
             let (x, out) = (&call.inputs[0], &call.outputs[0]);
-            gather((&from, axis), &rows, [x, x, out], &[]);
+            gather((&from, axis), rows, [x, x, out], (0, |i| i));
             Ok(())
         }))
 }

@@ -265,7 +265,7 @@ fn eigenvalues() -> [OpDef; 2] {
 /// Eigenvalues of general matrices, and eigenvectors as columns where there is a second output.
 fn eig(call: &Call<'_>) -> Result<()> {
     let (n, _, count) = matrices(&call.inputs[0]);
-    let mut a = statistics::numbers(&call.inputs[0]);
+    let mut a = statistics::numbers(&call.inputs[0])?;
     let (mut values, mut vectors) = (vec![0.0; count * n], vec![0.0; count * n * n]);
     for i in 0..count {
         let square = i * n * n..(i + 1) * n * n;

@@ -1,7 +1,7 @@
 //! Norms of vectors along one axis and of matrices in two. Calculated in float64.
 
 use super::statistics::{numbers, store};
-use super::{kernel, only, text};
+use super::{kernel, only, room, text, zeros};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::linalg::svd;
@@ -207,7 +207,7 @@ fn each(
 }
 
 fn forward(call: &Call<'_>) -> Result<()> {
-    let (x, mut out) = (numbers(&call.inputs[0]), Vec::with_capacity(call.outputs[0].size()));
+    let (x, mut out) = (numbers(&call.inputs[0])?, room(call.outputs[0].size())?);
     each(call, call.inputs[0].shape(), |norm, places, extents| {
         let group: Vec<f64> = places.iter().map(|at| x[*at]).collect();
         out.push(value(norm, &group, extents));
@@ -218,8 +218,8 @@ fn forward(call: &Call<'_>) -> Result<()> {
 
 /// Inputs are the output gradient and the array.
 fn backward(call: &Call<'_>) -> Result<()> {
-    let (g, x) = (numbers(&call.inputs[0]), numbers(&call.inputs[1]));
-    let (mut grad, mut next) = (vec![0.0; x.len()], g.iter());
+    let (g, x) = (numbers(&call.inputs[0])?, numbers(&call.inputs[1])?);
+    let (mut grad, mut next) = (zeros(x.len())?, g.iter());
     each(call, call.inputs[1].shape(), |norm, places, extents| {
         let group: Vec<f64> = places.iter().map(|at| x[*at]).collect();
         let g = next.next().copied().unwrap_or(0.0);

@@ -1,7 +1,7 @@
 //! Smaller operators: windows, evenly spaced powers, indices, traces, masks, checks.
 
 use super::statistics::{numbers, store};
-use super::{in_scratch, kernel, only, shaped_by, text};
+use super::{in_scratch, kernel, only, room, shaped_by, text};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{copy, fill};
@@ -178,7 +178,7 @@ fn indices() -> OpDef {
                 return Ok(());
             }
             let size = dims.iter().product::<i64>();
-            let mut all = Vec::with_capacity(call.outputs[0].size());
+            let mut all = room(call.outputs[0].size())?;
             for axis in 0..dims.len() {
                 let step: i64 = dims[axis + 1..].iter().product();
                 all.extend((0..size).map(|i| (i / step % dims[axis]) as f64));
@@ -286,14 +286,14 @@ struct Masked {
     outer: usize,
 }
 
-fn masked(data: &View, mask: &View, start: i32) -> Masked {
+fn masked(data: &View, mask: &View, start: i32) -> Result<Masked> {
     let (start, dims) = (start as usize, data.shape());
     let (outer, end) = (dims.product(0..start), start + mask.ndim());
     let (inner, size) = (dims.product(end..dims.ndim()), mask.size());
-    let flags = numbers(mask);
+    let flags = numbers(mask)?;
     let on: Vec<usize> = (0..size).filter(|i| flags[*i] != 0.0).collect();
     let starts = (0..outer).flat_map(|o| on.iter().map(move |i| (o * size + i) * inner)).collect();
-    Masked { starts, inner, outer }
+    Ok(Masked { starts, inner, outer })
 }
 
 fn mask_shape(start: i32, inputs: &[Shape], outputs: &mut [Shape]) -> Result<bool> {
@@ -345,7 +345,7 @@ fn mask_assignments() -> [OpDef; 2] {
         .infer_type(mask_types)
         .kernel(kernel(|call| {
             let (p, out) = (call.attrs.get::<MaskNumberParam>(), &call.outputs[0]);
-            let found = masked(&call.inputs[0], &call.inputs[1], p.start_axis);
+            let found = masked(&call.inputs[0], &call.inputs[1], p.start_axis)?;
             copy(&call.inputs[0], out);
             with_dtype!(out.dtype(), T => {
                 // SAFETY: the output is ours to write.
@@ -374,7 +374,7 @@ fn mask_assignments() -> [OpDef; 2] {
         .infer_type(mask_types)
         .kernel(kernel(|call| {
             let (p, out) = (call.attrs.get::<MaskParam>(), &call.outputs[0]);
-            let found = masked(&call.inputs[0], &call.inputs[1], p.start_axis);
+            let found = masked(&call.inputs[0], &call.inputs[1], p.start_axis)?;
             let (size, all) = (call.inputs[2].size(), found.starts.len() * found.inner);
             let repeated = found.outer > 0 && size > 0 && size == all / found.outer;
             if size != all && !repeated && size != 1 && size != found.inner {
@@ -429,7 +429,7 @@ fn checks() -> [OpDef; 2] {
             "_npx_constraint_check(nd.array([1, 1], dtype='bool')).asscalar().item()\nTrue",
         ))
         .kernel(crate::operator::Kernel::cpu(|call: &Call<'_>| {
-            let conditions = numbers(&call.inputs[0]);
+            let conditions = numbers(&call.inputs[0])?;
             if conditions.contains(&0.0) {
                 return Err(Error::value(&call.attrs.get::<CheckParam>().msg));
             }

@@ -1,16 +1,18 @@
 //! Elements in other places: `rot90`, `roll`, `diagflat`, `pad`.
 //!
-//! An operator that does not step evenly through its input has, for each element of the output, the
-//! place of the input's element that it copies. The gradient adds up what was copied from a place.
+//! None makes a list as long as its output, but for margins that hold the greatest or least of
+//! their row: what is copied from where follows from the place.
 
-use super::{kernel, text};
+use super::statistics::{numbers, store};
+use super::{kernel, room, text, zeros};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::copy::fill;
+use crate::kernels::layout::copy_strided;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::{assign_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, ParamStruct, Registry, Tuple};
-use crate::ops::tensor::movement::{Path, moving};
+use crate::ops::tensor::movement::{Path, along, moving};
 use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
 use crate::{param_enum, params, with_dtype};
@@ -57,74 +59,27 @@ params! {
     }
 }
 
-/// A place that no element of the input comes to.
-const EMPTY: usize = usize::MAX;
-
-/// How an operator places elements.
-#[derive(Clone, Copy)]
-struct Placing {
+/// An operator of one array, with what computes its output, and its gradient of the inputs that
+/// `needs` names.
+fn moved<P: ParamStruct>(
+    [name, back]: [&str; 2],
     shape: fn(&Attrs, &Shape) -> Result<Shape>,
-    /// For each element of the output the number of the input's element, or [`EMPTY`].
-    places: fn(&Attrs, &View) -> Result<Vec<usize>>,
-    /// The value of empty places.
-    empty: fn(&Attrs) -> f64,
-    /// Do places depend on the input's values?
-    reads: bool,
-}
-
-fn forward(placing: Placing, call: &Call<'_>) -> Result<()> {
-    let (x, y) = (&call.inputs[0], &call.outputs[0]);
-    let places = (placing.places)(call.attrs, x)?;
-    let empty = (placing.empty)(call.attrs);
-    with_dtype!(x.dtype(), T => {
-        let (from, to) = (Shared(x.as_ptr::<T>()), Shared(y.as_ptr::<T>()));
-        let empty = T::from_f64(empty);
-        parallel_for(places.len(), 1 << 14, |range| for i in range {
-            // SAFETY: places are elements of the input; tasks have elements of their own.
-            unsafe { *to.at(i) = if places[i] == EMPTY { empty } else { *from.at(places[i]) } };
-        });
-    });
-    Ok(())
-}
-
-/// Inputs are the output gradient and, if places depend on it, the input.
-fn backward(placing: Placing, call: &Call<'_>) -> Result<()> {
-    let (g, to) = (&call.inputs[0], &call.outputs[0]);
-    let places = (placing.places)(call.attrs, call.inputs.get(1).unwrap_or(to))?;
-    let mut sums = vec![0.0f64; to.size()];
-    with_dtype!(g.dtype(), T => {
-        // SAFETY: the output gradient has an element for each place.
-        let g = unsafe { g.slice::<T>() };
-        for (g, place) in g.iter().zip(&places).filter(|(_, place)| **place != EMPTY) {
-            sums[*place] += g.to_f64();
-        }
-    });
-    fill(to, 0.0);
-    with_dtype!(to.dtype(), T => {
-        // SAFETY: the output is ours to write.
-        let to = unsafe { to.slice_mut::<T>() };
-        to.iter_mut().zip(&sums).for_each(|(to, sum)| *to = T::from_f64(*sum));
-    });
-    Ok(())
-}
-
-fn placed<P: ParamStruct>(name: &str, back: &str, placing: Placing) -> [OpDef; 2] {
+    needs: &'static [Dep],
+    [forward, backward]: [fn(&Call<'_>) -> Result<()>; 2],
+) -> [OpDef; 2] {
     let def = OpDef::new::<P>(name)
         .inputs_are(&[("data", "The array.")])
         .infer_shape(move |attrs, inputs, outputs| {
             if inputs[0].is_known() {
-                let shape = (placing.shape)(attrs, &inputs[0])?;
+                let shape = shape(attrs, &inputs[0])?;
                 assign_shape(&mut outputs[0], "output", &shape)?;
             }
             Ok(inputs[0].is_known() && outputs[0].is_known())
         })
         .infer_type(same_type)
-        .gradient(Gradient::declared(back, move |_, _, _| match placing.reads {
-            true => vec![Dep::OutGrad(0), Dep::Input(0)],
-            false => vec![Dep::OutGrad(0)],
-        }))
-        .kernel(kernel(move |call| forward(placing, call)));
-    [def, OpDef::new::<P>(back).kernel(kernel(move |call| backward(placing, call)))]
+        .gradient(Gradient::declared(back, move |_, _, _| needs.to_vec()))
+        .kernel(kernel(forward));
+    [def, OpDef::new::<P>(back).kernel(kernel(backward))]
 }
 
 /// The shape and start of a plane turned by quarters.
@@ -157,18 +112,6 @@ fn turned(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         start += last(from) * own[from];
     }
     Ok(Path { dims: out.clone(), out, start, strides })
-}
-
-/// Numbers of an array's elements, axis by axis replaced by `map(axis, extent, i)`.
-fn mapped(dims: &[i64], map: impl Fn(usize, i64, i64) -> i64) -> Vec<usize> {
-    let mut places = vec![0usize];
-    for (axis, &extent) in dims.iter().enumerate() {
-        let from = |i| map(axis, extent, i) as usize;
-        let row: Vec<usize> = (0..extent).map(from).collect();
-        let n = extent as usize;
-        places = places.iter().flat_map(|at| row.iter().map(move |i| at * n + i)).collect();
-    }
-    places
 }
 
 /// How far elements move: along each axis, or along the flattened array if none is named.
@@ -204,27 +147,86 @@ fn rolled_shape(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     steps(attrs, from).map(|_| from.clone())
 }
 
-fn rolled(attrs: &Attrs, x: &View) -> Result<Vec<usize>> {
-    let steps = steps(attrs, x.shape())?;
-    let dims = match attrs.get::<RollParam>().axis {
-        None => &[x.size() as i64],
-        Some(_) => x.dims(),
+/// Moves elements `by` times as far as the parameters say.
+fn roll(call: &Call<'_>, by: i64) -> Result<()> {
+    let (from, to) = (&call.inputs[0], &call.outputs[0]);
+    if to.size() == 0 {
+        return Ok(());
+    }
+    let steps = steps(call.attrs, from.shape())?;
+    let dims = match call.attrs.get::<RollParam>().axis {
+        None => Shape::flat(from.size()),
+        Some(_) => from.shape().clone(),
     };
-    Ok(mapped(dims, |axis, n, i| (i - steps[axis] % n).rem_euclid(n)))
+    let strides = dims.strides();
+    let of = |(n, step): (&i64, &i64)| by.wrapping_mul(step % n).rem_euclid(*n);
+    let shifts: Dims = dims.dims().iter().zip(&steps).map(of).collect();
+    // An axis that moves has two parts, which change places; the array has as many elements as
+    // there are blocks, or more.
+    let moving: Vec<usize> = (0..shifts.len()).filter(|&axis| shifts[axis] > 0).collect();
+    for block in 0..1usize << moving.len() {
+        let (mut start, mut target, mut extents) = (0, 0, Dims::from_slice(dims.dims()));
+        for (bit, &axis) in moving.iter().enumerate() {
+            let (shift, n) = (shifts[axis], extents[axis]);
+            let (first, place, count) = match block >> bit & 1 {
+                0 => (0, shift, n - shift),
+                _ => (n - shift, 0, shift),
+            };
+            (start, target) = (start + first * strides[axis], target + place * strides[axis]);
+            extents[axis] = count;
+        }
+        let part = |of: &View, at: i64| {
+            let path = Path {
+                dims: extents.clone(),
+                out: Dims::new(),
+                start: at,
+                strides: strides.clone(),
+            };
+            along(&path, of)
+        };
+        // SAFETY: parts of the extents lie inside of both arrays, which are apart.
+        unsafe { copy_strided(&part(from, start), &part(to, target)) };
+    }
+    Ok(())
+}
+
+/// The side of the matrix around a diagonal of `count` elements.
+fn side(attrs: &Attrs, count: usize) -> i64 {
+    i64::from(attrs.get::<DiagflatParam>().k).abs().saturating_add_unsigned(count as u64)
 }
 
 fn square_around(attrs: &Attrs, from: &Shape) -> Result<Shape> {
-    let side = from.size() as i64 + i64::from(attrs.get::<DiagflatParam>().k).abs();
+    let side = side(attrs, from.checked_size()?);
     Ok(Shape::from([side, side]))
 }
 
-fn on_diagonal(attrs: &Attrs, x: &View) -> Result<Vec<usize>> {
-    let k = i64::from(attrs.get::<DiagflatParam>().k);
-    let side = x.size() + k.unsigned_abs() as usize;
-    let (down, right) = ((-k).max(0) as usize, k.max(0) as usize);
-    let mut places = vec![EMPTY; side * side];
-    (0..x.size()).for_each(|i| places[(i + down) * side + i + right] = i);
-    Ok(places)
+/// The diagonal of `count` elements in the matrix.
+fn on_diagonal(attrs: &Attrs, matrix: &View, count: usize) -> View {
+    let (k, side) = (i64::from(attrs.get::<DiagflatParam>().k), side(attrs, count));
+    let start = if k >= 0 { k } else { -k * side };
+    let (dims, strides) = (Dims::from_slice(&[count as i64]), Dims::from_slice(&[side + 1]));
+    along(&Path { dims, out: Dims::new(), start, strides }, matrix)
+}
+
+fn diagflat(call: &Call<'_>) -> Result<()> {
+    let (x, matrix) = (&call.inputs[0], &call.outputs[0]);
+    fill(matrix, 0.0);
+    if x.size() > 0 {
+        let diagonal = on_diagonal(call.attrs, matrix, x.size());
+        // SAFETY: the diagonal has the size of the input and lies inside of the output.
+        unsafe { copy_strided(&x.reshaped(Shape::flat(x.size())), &diagonal) };
+    }
+    Ok(())
+}
+
+fn diagflat_back(call: &Call<'_>) -> Result<()> {
+    let (g, to) = (&call.inputs[0], &call.outputs[0]);
+    if to.size() > 0 {
+        let diagonal = on_diagonal(call.attrs, g, to.size());
+        // SAFETY: as above, the other way round.
+        unsafe { copy_strided(&diagonal, &to.reshaped(Shape::flat(to.size()))) };
+    }
+    Ok(())
 }
 
 /// The margins of each axis, checked.
@@ -276,21 +278,42 @@ fn reflected(mode: Margin, i: i64, n: i64) -> Option<i64> {
     }
 }
 
-/// Pads one axis after the other: margins of later axes reflect those of earlier ones.
-fn in_margins(attrs: &Attrs, x: &View) -> Result<Vec<usize>> {
+/// By the number of an element of the padded array that of the element that it copies, if any.
+type Places = Box<dyn Fn(usize) -> Option<usize> + Send + Sync>;
+
+/// Where the elements of the padded array come from.
+fn places(attrs: &Attrs, x: &View) -> Result<Places> {
     let (mode, margins) = (attrs.get::<PadParam>().mode, margins(attrs, x.shape())?);
-    let values: Vec<f64> = match mode {
-        Margin::Maximum | Margin::Minimum => with_dtype!(x.dtype(), T => {
-            // SAFETY: inputs are not written meanwhile.
-            unsafe { x.slice::<T>() }.iter().map(|value| value.to_f64()).collect()
-        }),
-        _ => Vec::new(),
-    };
+    if matches!(mode, Margin::Maximum | Margin::Minimum) {
+        let list = extremes(mode, &margins, x)?;
+        return Ok(Box::new(move |i| Some(list[i]).filter(|at| *at != EMPTY)));
+    }
+    let axes = x.dims().iter().zip(x.shape().strides()).zip(margins);
+    let axes: Vec<_> = axes.map(|((&n, step), (before, after))| (n, step, before, after)).collect();
+    Ok(Box::new(move |i| {
+        let (mut rest, mut at) = (i as i64, 0);
+        for &(n, step, before, after) in axes.iter().rev() {
+            let extent = before + n + after;
+            at += reflected(mode, rest % extent - before, n)? * step;
+            rest /= extent;
+        }
+        Some(at as usize)
+    }))
+}
+
+/// A place that no element of the input comes to.
+const EMPTY: usize = usize::MAX;
+
+/// For each element of the padded array the place of the one that it copies, where margins hold the
+/// greatest or least of their row. Pads one axis after the other.
+fn extremes(mode: Margin, margins: &[(i64, i64)], x: &View) -> Result<Vec<usize>> {
+    let values = numbers(x)?;
     let better = |a: usize, b: usize| match mode {
         Margin::Minimum => values[b] < values[a],
         _ => values[b] > values[a],
     };
-    let mut places: Vec<usize> = (0..x.size()).collect();
+    let mut places = room(x.size())?;
+    places.extend(0..x.size());
     let mut dims = Dims::from_slice(x.dims());
     for (axis, &(before, after)) in margins.iter().enumerate() {
         let n = dims[axis];
@@ -298,28 +321,57 @@ fn in_margins(attrs: &Attrs, x: &View) -> Result<Vec<usize>> {
         let rows = dims[..axis].iter().product::<i64>() as usize;
         let at =
             |row: usize, i: i64, column: usize| (row * n as usize + i as usize) * step + column;
-        let mut next = Vec::with_capacity(rows * (before + n + after) as usize * step);
+        let mut next = room(rows * (before + n + after) as usize * step)?;
         for row in 0..rows {
-            let best: Vec<usize> = match mode {
-                Margin::Maximum | Margin::Minimum if n > 0 => (0..step)
-                    .map(|column| {
-                        let all = (0..n).map(|i| places[at(row, i, column)]);
-                        all.reduce(|a, b| if better(a, b) { b } else { a }).unwrap_or(EMPTY)
-                    })
-                    .collect(),
-                _ => vec![EMPTY; step],
+            let best = |column: usize| {
+                let all = (0..n).map(|i| places[at(row, i, column)]);
+                all.reduce(|a, b| if better(a, b) { b } else { a }).unwrap_or(EMPTY)
             };
+            let mut bests = room(step)?;
+            bests.extend((0..step).map(best));
             for i in -before..n + after {
-                next.extend((0..step).map(|column| match reflected(mode, i, n) {
-                    Some(i) => places[at(row, i, column)],
-                    None => best[column],
-                }));
+                match (0..n).contains(&i) {
+                    true => next.extend_from_slice(&places[at(row, i, 0)..][..step]),
+                    false => next.extend_from_slice(&bests),
+                }
             }
         }
         places = next;
         dims[axis] = before + n + after;
     }
     Ok(places)
+}
+
+fn pad(call: &Call<'_>) -> Result<()> {
+    let (x, y) = (&call.inputs[0], &call.outputs[0]);
+    let place = places(call.attrs, x)?;
+    let empty = call.attrs.get::<PadParam>().constant_value;
+    with_dtype!(x.dtype(), T => {
+        let (from, to) = (Shared(x.as_ptr::<T>()), Shared(y.as_ptr::<T>()));
+        let empty = T::from_f64(empty);
+        parallel_for(y.size(), 1 << 14, |range| for i in range {
+            // SAFETY: places are elements of the input; tasks have elements of their own.
+            unsafe { *to.at(i) = place(i).map_or(empty, |at| *from.at(at)) };
+        });
+    });
+    Ok(())
+}
+
+/// Inputs are the output gradient and the input.
+fn pad_back(call: &Call<'_>) -> Result<()> {
+    let (g, to) = (&call.inputs[0], &call.outputs[0]);
+    let place = places(call.attrs, &call.inputs[1])?;
+    let mut sums = zeros(to.size())?;
+    with_dtype!(g.dtype(), T => {
+        // SAFETY: inputs are not written meanwhile.
+        for (i, g) in unsafe { g.slice::<T>() }.iter().enumerate() {
+            if let Some(at) = place(i) {
+                sums[at] += g.to_f64();
+            }
+        }
+    });
+    store(call, 0, &sums);
+    Ok(())
 }
 
 const ANY: &str = "Any dtype.";
@@ -331,22 +383,24 @@ pub fn operators(_: &Registry) -> Vec<OpDef> {
             "Any dtype. Two axes, which differ, must be given.",
             "_npi_rot90(nd.array([[1, 2], [3, 4]]), axes=(0, 1))\n[[2. 4.]\n [1. 3.]]",
         ));
-    let zero: fn(&Attrs) -> f64 = |_| 0.0;
-    let moved = |shape, places| Placing { shape, places, empty: zero, reads: false };
-    let [roll, roll_back] =
-        placed::<RollParam>("_np_roll", "_backward_np_roll", moved(rolled_shape, rolled));
-    let [flat, flat_back] = placed::<DiagflatParam>(
-        "_np_diagflat",
-        "_backward_np_diagflat",
-        moved(square_around, on_diagonal),
+    let [roll, roll_back] = moved::<RollParam>(
+        ["_np_roll", "_backward_np_roll"],
+        rolled_shape,
+        &[Dep::OutGrad(0)],
+        [|call| roll(call, 1), |call| roll(call, -1)],
     );
-    let margins = Placing {
-        shape: padded,
-        places: in_margins,
-        empty: |attrs| attrs.get::<PadParam>().constant_value,
-        reads: true,
-    };
-    let [pad, pad_back] = placed::<PadParam>("_npi_pad", "_backward_npi_pad", margins);
+    let [flat, flat_back] = moved::<DiagflatParam>(
+        ["_np_diagflat", "_backward_np_diagflat"],
+        square_around,
+        &[Dep::OutGrad(0)],
+        [diagflat, diagflat_back],
+    );
+    let [pad, pad_back] = moved::<PadParam>(
+        ["_npi_pad", "_backward_npi_pad"],
+        padded,
+        &[Dep::OutGrad(0), Dep::Input(0)],
+        [pad, pad_back],
+    );
     let mut all = moving(turn, turned);
     all.extend([
         roll.doc(&text(

@@ -344,7 +344,7 @@ fn draw<P: Settings>(law: &Law, call: &Call<'_>, change: fn(&P, f64) -> f64) -> 
 fn slopes<P: Settings>(law: &Law, call: &Call<'_>) -> Result<()> {
     let Some(slopes) = law.slopes else { return Ok(()) };
     let shape = call.inputs[0].shape();
-    let [g, noise] = [0, 1].map(|i| numbers(&call.inputs[i]));
+    let [g, noise] = [numbers(&call.inputs[0])?, numbers(&call.inputs[1])?];
     let [a, b] = parameters::<P>(call, 2, shape);
     let given = call.attrs.get::<P>().given();
     let arrays = given.iter().enumerate().filter(|(_, number)| number.is_none());

@@ -1,6 +1,6 @@
 //! Variances, weighted averages and percentiles over axes. Calculated in float64.
 
-use super::{kernel, only, text};
+use super::{kernel, only, room, text, zeros};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, assign_type, same_type};
@@ -49,11 +49,13 @@ params! {
 }
 
 /// The elements of an array of any dtype.
-pub(super) fn numbers(view: &View) -> Vec<f64> {
+pub(super) fn numbers(view: &View) -> Result<Vec<f64>> {
+    let mut all = room(view.size())?;
     with_dtype!(view.dtype(), T => {
         // SAFETY: inputs are not written meanwhile.
-        unsafe { view.slice::<T>() }.iter().map(|x| x.to_f64()).collect()
-    })
+        all.extend(unsafe { view.slice::<T>() }.iter().map(|x| x.to_f64()));
+    });
+    Ok(all)
 }
 
 /// Writes the elements of an output, if it is wanted.
@@ -83,14 +85,16 @@ fn kept(of: &Shape, flags: &[bool], keeps: bool) -> impl Iterator<Item = i64> {
 }
 
 /// For each element the number of its group: of those that are reduced to one.
-fn groups(dims: &[i64], flags: &[bool]) -> Vec<usize> {
+fn groups(dims: &[i64], flags: &[bool]) -> Result<Vec<usize>> {
     let mut places = vec![0usize];
     for (&extent, &gone) in dims.iter().zip(flags) {
         let n = extent as usize;
         let next = |at: usize, i: usize| if gone { at } else { at * n + i };
-        places = places.iter().flat_map(|at| (0..n).map(move |i| next(*at, i))).collect();
+        let mut finer = room(places.len() * n)?;
+        finer.extend(places.iter().flat_map(|at| (0..n).map(move |i| next(*at, i))));
+        places = finer;
     }
-    places
+    Ok(places)
 }
 
 /// The elements with the groups that they are in, and the mean and the size of each group.
@@ -104,19 +108,20 @@ struct Grouped {
 impl Grouped {
     fn of(x: &View, axis: &Option<Tuple>) -> Result<Grouped> {
         let flags = flags(axis, x.shape())?;
-        let (values, groups) = (numbers(x), groups(x.dims(), &flags));
+        let (values, groups) = (numbers(x)?, groups(x.dims(), &flags)?);
         let count: i64 = kept(x.shape(), &flags, false).product();
         let size = (x.size() as f64) / (count.max(1) as f64);
-        let means = sums(&values, &groups, count as usize);
+        let means = sums(&values, &groups, count as usize)?;
         let means = means.iter().map(|sum| sum / size).collect();
         Ok(Grouped { values, groups, means, size })
     }
 
     /// The variance of each group.
-    fn variances(&self, ddof: i32) -> Vec<f64> {
-        let squares: Vec<f64> = self.offsets().map(|d| d * d).collect();
-        let all = sums(&squares, &self.groups, self.means.len());
-        all.iter().map(|sum| sum / (self.size - f64::from(ddof))).collect()
+    fn variances(&self, ddof: i32) -> Result<Vec<f64>> {
+        let mut all = zeros(self.means.len())?;
+        self.offsets().zip(&self.groups).for_each(|(d, group)| all[*group] += d * d);
+        all.iter_mut().for_each(|sum| *sum /= self.size - f64::from(ddof));
+        Ok(all)
     }
 
     /// How far the elements are from their means.
@@ -126,23 +131,24 @@ impl Grouped {
 }
 
 /// The sum of each group.
-fn sums(values: &[f64], groups: &[usize], count: usize) -> Vec<f64> {
-    let mut sums = vec![0.0; count];
+fn sums(values: &[f64], groups: &[usize], count: usize) -> Result<Vec<f64>> {
+    let mut sums = zeros(count)?;
     values.iter().zip(groups).for_each(|(x, group)| sums[*group] += x);
-    sums
+    Ok(sums)
 }
 
 /// `g` of the group times `2 (x - mean) / (n - ddof)`, of a deviation divided by twice itself.
 fn var_backward(call: &Call<'_>, root: bool) -> Result<()> {
     let p = call.attrs.get::<VarParam>();
     let x = Grouped::of(&call.inputs[1], &p.axis)?;
-    let (g, n) = (numbers(&call.inputs[0]), x.size - f64::from(p.ddof));
+    let (g, n) = (numbers(&call.inputs[0])?, x.size - f64::from(p.ddof));
     let factors: Vec<f64> = match root {
-        true => g.iter().zip(x.variances(p.ddof)).map(|(g, v)| g / v.sqrt()).collect(),
+        true => g.iter().zip(x.variances(p.ddof)?).map(|(g, v)| g / v.sqrt()).collect(),
         false => g.iter().map(|g| 2.0 * g).collect(),
     };
-    let grads = x.offsets().zip(&x.groups).map(|(d, group)| factors[*group] * d / n);
-    store(call, 0, &grads.collect::<Vec<f64>>());
+    let mut grads = room(x.values.len())?;
+    grads.extend(x.offsets().zip(&x.groups).map(|(d, group)| factors[*group] * d / n));
+    store(call, 0, &grads);
     Ok(())
 }
 
@@ -189,7 +195,7 @@ fn deviations() -> Vec<OpDef> {
             .gradient(Gradient::use_in(&back))
             .kernel(kernel(move |call| {
                 let p = call.attrs.get::<VarParam>();
-                let mut all = Grouped::of(&call.inputs[0], &p.axis)?.variances(p.ddof);
+                let mut all = Grouped::of(&call.inputs[0], &p.axis)?.variances(p.ddof)?;
                 if root {
                     all.iter_mut().for_each(|v| *v = v.sqrt());
                 }
@@ -204,20 +210,25 @@ fn deviations() -> Vec<OpDef> {
     both.concat()
 }
 
-/// The weights of an average: for each element the number of its own, and how many there are.
-fn weights_of(p: &AverageParam, a: &Shape, weights: &Shape) -> Result<Vec<usize>> {
+/// The axis along which an average has weights; `None` if each element has its own.
+fn weighted_axis(p: &AverageParam, a: &Shape, weights: &Shape) -> Result<Option<usize>> {
     if a == weights {
-        return Ok((0..a.size()).collect());
+        return Ok(None);
     }
-    let axis = match (p.axis.as_deref(), weights.dims()) {
-        (Some(&[axis]), &[n]) if a.dims()[a.axis(axis)?] == n => a.axis(axis)?,
+    match (p.axis.as_deref(), weights.dims()) {
+        (Some(&[axis]), &[n]) if a.dims()[a.axis(axis)?] == n => a.axis(axis).map(Some),
         _ => {
             let expected = format!("{a}, or with one axis the extent of that axis");
-            return Err(Error::argument("weights", "shape", weights, expected));
+            Err(Error::argument("weights", "shape", weights, expected))
         }
-    };
-    let flags: Vec<bool> = (0..a.ndim()).map(|i| i != axis).collect();
-    Ok(groups(a.dims(), &flags))
+    }
+}
+
+/// The weights of an average: for each element the number of its own.
+fn weights_of(p: &AverageParam, a: &Shape, weights: &Shape) -> Result<Vec<usize>> {
+    let axis = weighted_axis(p, a, weights)?;
+    let flags: Vec<bool> = (0..a.ndim()).map(|i| axis.is_some_and(|axis| i != axis)).collect();
+    groups(a.dims(), &flags)
 }
 
 fn average_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
@@ -230,10 +241,7 @@ fn average_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> 
     assign_shape(&mut outputs[0], "output0", &shape)?;
     let one = match inputs.get(1) {
         None => true,
-        Some(weights) => {
-            weights_of(p, &inputs[0], weights)?;
-            weights != &inputs[0]
-        }
+        Some(weights) => weighted_axis(p, &inputs[0], weights)?.is_some(),
     };
     assign_shape(&mut outputs[1], "output1", &if one { Shape::new(&[]) } else { shape })?;
     Ok(true)
@@ -254,16 +262,18 @@ impl Weighted {
     fn of(p: &AverageParam, inputs: &[View]) -> Result<Weighted> {
         let a = &inputs[0];
         let flags = flags(&p.axis, a.shape())?;
-        let (values, groups) = (numbers(a), groups(a.dims(), &flags));
+        let (values, groups) = (numbers(a)?, groups(a.dims(), &flags)?);
         let count = kept(a.shape(), &flags, false).product::<i64>() as usize;
         let (weights, own) = match inputs.get(1) {
             None => (vec![1.0], vec![0; values.len()]),
-            Some(weights) => (numbers(weights), weights_of(p, a.shape(), weights.shape())?),
+            Some(weights) => (numbers(weights)?, weights_of(p, a.shape(), weights.shape())?),
         };
-        let each: Vec<f64> = own.iter().map(|i| weights[*i]).collect();
-        let scales = sums(&each, &groups, count);
-        let products: Vec<f64> = values.iter().zip(&each).map(|(x, w)| x * w).collect();
-        let totals = sums(&products, &groups, count);
+        let mut each = room(own.len())?;
+        each.extend(own.iter().map(|i| weights[*i]));
+        let scales = sums(&each, &groups, count)?;
+        let mut products = room(values.len())?;
+        products.extend(values.iter().zip(&each).map(|(x, w)| x * w));
+        let totals = sums(&products, &groups, count)?;
         let averages = totals.iter().zip(&scales).map(|(total, scale)| total / scale).collect();
         Ok(Weighted { values, weights, groups, own, averages, scales })
     }
@@ -274,14 +284,15 @@ fn average_backward(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<AverageParam>();
     let first = if p.returned { 2 } else { 1 };
     let all = Weighted::of(p, &call.inputs[first..])?;
-    let g = numbers(&call.inputs[0]);
+    let g = numbers(&call.inputs[0])?;
     let places = || all.groups.iter().zip(&all.own);
     let slope = |group: usize| g[group] / all.scales[group];
-    let da: Vec<f64> = places().map(|(group, own)| slope(*group) * all.weights[*own]).collect();
+    let mut da = room(all.values.len())?;
+    da.extend(places().map(|(group, own)| slope(*group) * all.weights[*own]));
     store(call, 0, &da);
     if call.outputs.len() > 1 {
         let mut dw = vec![0.0; all.weights.len()];
-        let summed = if p.returned { numbers(&call.inputs[1]) } else { vec![0.0] };
+        let summed = if p.returned { numbers(&call.inputs[1])? } else { vec![0.0] };
         for ((group, own), x) in places().zip(&all.values) {
             dw[*own] += slope(*group) * (x - all.averages[*group]);
         }
@@ -354,14 +365,14 @@ fn percentiles(call: &Call<'_>) -> Result<()> {
     let (p, a) = (call.attrs.get::<PercentileParam>(), &call.inputs[0]);
     let qs = match (p.q_scalar, call.inputs.get(1)) {
         (Some(q), _) => vec![q],
-        (None, Some(q)) => numbers(q),
+        (None, Some(q)) => numbers(q)?,
         (None, None) => Vec::new(),
     };
     checked(&qs)?;
     let flags = flags(&p.axis, a.shape())?;
     let count = kept(a.shape(), &flags, false).product::<i64>() as usize;
     let mut rows: Vec<Vec<f64>> = vec![Vec::new(); count];
-    for (x, group) in numbers(a).into_iter().zip(groups(a.dims(), &flags)) {
+    for (x, group) in numbers(a)?.into_iter().zip(groups(a.dims(), &flags)?) {
         rows[group].push(x);
     }
     if rows.iter().any(Vec::is_empty) {
