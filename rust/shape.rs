@@ -123,22 +123,26 @@ impl Shape {
         self.dims.iter().fold(1usize, |n, &d| n.saturating_mul(d.max(0) as usize))
     }
 
+    /// No array has 2 to this many elements.
+    pub const LOG_LIMIT: u32 = 60;
+
+    /// Returns true if no array has the known extents. Those of an empty shape count, too: sizes of
+    /// its parts must not overflow.
+    pub fn is_too_large(&self) -> bool {
+        let times = |n: usize, d: &i64| n.checked_mul((*d).max(1) as usize);
+        self.dims.iter().try_fold(1, times).is_none_or(|n| n >> Self::LOG_LIMIT != 0)
+    }
+
     /// Number of elements as a checked figure: an error when the product does not fit.
     pub fn checked_size(&self) -> Result<usize> {
-        let mut zero = false;
-        let mut n = Some(1usize);
-        for &d in &self.dims {
-            if d < 0 {
-                return Err(Error::value(format!("shape {self} is not fully known")));
-            }
-            // The other extents of an empty shape count, too: sizes of its parts must not overflow.
-            zero |= d == 0;
-            n = n.and_then(|n| n.checked_mul(d.max(1) as usize));
+        if self.dims.iter().any(|&d| d < 0) {
+            return Err(Error::value(format!("shape {self} is not fully known")));
         }
-        match (zero, n) {
-            (zero, Some(n)) if n <= isize::MAX as usize / 8 => Ok(if zero { 0 } else { n }),
-            _ => Err(Error::value(format!(
-                "shape {self} has too many elements: expected less than 2^60"
+        match self.is_too_large() {
+            false => Ok(self.size()),
+            true => Err(Error::value(format!(
+                "shape {self} has too many elements: expected less than 2^{}",
+                Self::LOG_LIMIT
             ))),
         }
     }

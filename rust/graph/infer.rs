@@ -15,7 +15,7 @@ pub use seed::declared_dims;
 
 use super::static_graph::{Entry, Graph, Node};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, guarded};
 use crate::operator::infer::same_type;
 use crate::operator::{Attrs, OpDef};
 use crate::shape::Shape;
@@ -30,6 +30,11 @@ trait Fact: Clone + PartialEq {
     fn learn(&mut self, other: &Self) -> Result<bool>;
     fn show(&self) -> String;
     fn run(op: &OpDef, attrs: &Attrs, ins: &mut [Self], outs: &mut [Self]) -> Result<()>;
+
+    /// An error for what no array has and no rule can calculate with.
+    fn check(&self, _what: impl FnOnce() -> String) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Fact for Shape {
@@ -56,6 +61,14 @@ impl Fact for Shape {
             rule(attrs, ins, outs)?;
         }
         Ok(())
+    }
+
+    fn check(&self, what: impl FnOnce() -> String) -> Result<()> {
+        let expected = || format!("less than 2^{} elements", Shape::LOG_LIMIT);
+        match self.is_too_large() {
+            true => Err(Error::argument(&what(), "shape", self, expected())),
+            false => Ok(()),
+        }
     }
 }
 
@@ -170,8 +183,11 @@ impl<F: Fact> Sweep for Sweeper<'_, F> {
             return self.visit_backward(id, forward).map_err(|e| self.explain(e, node, op));
         }
         self.load(id);
-        F::run(op, &node.attrs, &mut self.ins, &mut self.outs)
-            .map_err(|e| self.explain(e, node, op))?;
+        let ran = self.check_inputs(node, op).and_then(|()| {
+            let (ins, outs) = (&mut self.ins, &mut self.outs);
+            guarded(|| F::run(op, &node.attrs, ins, outs))
+        });
+        ran.map_err(|e| self.explain(e, node, op))?;
         self.learn(id, node, op)
     }
 }
@@ -223,8 +239,22 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         node
     }
 
+    /// An error for inputs that no rule can calculate with.
+    fn check_inputs(&self, node: &Node, op: &OpDef) -> Result<()> {
+        let name = |i: usize| op.inputs(&node.attrs).get(i).cloned().unwrap_or_default();
+        self.ins.iter().enumerate().try_for_each(|(i, fact)| fact.check(|| name(i)))
+    }
+
+    /// An error for inputs or outputs that a rule has found and no array has.
+    fn check_found(&self, node: &Node, op: &OpDef) -> Result<()> {
+        let name = |i: usize| op.outputs(&node.attrs).get(i).cloned().unwrap_or_default();
+        self.check_inputs(node, op)?;
+        self.outs.iter().enumerate().try_for_each(|(i, fact)| fact.check(|| name(i)))
+    }
+
     /// Takes over what a rule has found; `true` if anything of it is new.
     fn learn(&mut self, id: usize, node: &Node, op: &OpDef) -> Result<bool> {
+        self.check_found(node, op).map_err(|e| self.explain(e, node, op))?;
         let mut learnt = false;
         let mut complete = true;
         for (i, e) in node.inputs.iter().enumerate() {

@@ -233,6 +233,18 @@ fn shapes_flow_in_both_directions() {
 }
 
 #[test]
+fn a_rule_that_panics_is_an_error_of_its_node() {
+    let r = registry();
+    let rule = |_: &crate::operator::Attrs, _: &mut [Shape], _: &mut [Shape]| panic!("no rule");
+    let broken = OpDef::plain("broken").inputs_are(&[("data", "")]).infer_shape(rule);
+    r.add(broken).unwrap();
+    let net = op(&r, "broken", "b", &[op(&r, "relu", "r", &[var("x")])]);
+    let error = net.infer_shape(&[("x".into(), Shape::new(&[2]))], false).unwrap_err();
+    assert_eq!((error.operator(), error.node()), (Some("broken"), Some("b")));
+    assert!(error.message().starts_with("panic: no rule\n  input 0 'data': shape (2,)"));
+}
+
+#[test]
 fn a_contradiction_names_node_operator_inputs_and_their_origin() {
     let r = registry();
     let net = mlp(&r);

@@ -23,7 +23,7 @@ def test_more_bytes_than_there_are_addresses(shape):
     net = mx.sym.exp(mx.sym.exp(mx.sym.Variable("a"), name="first"), name="second")
     text = r"(null 'a'|exp '\w+'): invalid shape .* of '\w+': with float32 elements it takes"
     for call in (net.memory_plan, lambda **k: net.simple_bind(mx.cpu(), **k)):
-        with pytest.raises(mx.MXNetError, match=f"{text}|has too many elements"):
+        with pytest.raises(mx.MXNetError, match=rf"{text}|expected less than 2\^60 elements"):
             call(a=shape)
     assert net.memory_plan(a=(2**31, 2**20), grad_req="null").output_bytes == 2**53
 

@@ -8,7 +8,7 @@
 use super::joint::Joint;
 use super::{Fact, Sweep, Sweeper};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, guarded};
 use crate::graph::static_graph::{Entry, Graph};
 use std::fmt::Write;
 
@@ -183,7 +183,7 @@ impl Joint<'_> {
         }
         let ins = (&*self.shapes.ins, &mut *self.types.ins);
         let outs = (&mut *self.shapes.outs, &mut *self.types.outs);
-        rule(&node.attrs, ins, outs).unwrap_or_default()
+        guarded(|| rule(&node.attrs, ins, outs)).unwrap_or_default()
     }
 
     /// Other dtypes: of what is read together with the entry, of indices, of anything.

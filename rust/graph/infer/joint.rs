@@ -3,7 +3,7 @@
 use super::assume::Assumptions;
 use super::{Fact, Sweep, Sweeper};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Result, guarded};
 use crate::graph::static_graph::Graph;
 use crate::operator::{InferBothFn, OpDef};
 use crate::shape::Shape;
@@ -115,7 +115,10 @@ impl<'a> Joint<'a> {
         let is_open = !types.ins.iter().all(Fact::known);
         let mut out_shapes = vec![Shape::unknown(); shapes.outs.len()];
         let outs = (&mut *out_shapes, &mut *types.outs);
-        if let Err(error) = rule(&node.attrs, (&shapes.ins, &mut types.ins), outs) {
+        let ran = shapes
+            .check_inputs(node, op)
+            .and_then(|()| guarded(|| rule(&node.attrs, (&shapes.ins, &mut types.ins), outs)));
+        if let Err(error) = ran {
             if is_open && !self.assumptions.counts_refusals() {
                 // It is reported once the dtypes are known, or by the rule of shapes alone.
                 return if supposes && !some_type { shapes.visit(id) } else { Ok(false) };
