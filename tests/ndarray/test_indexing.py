@@ -160,3 +160,25 @@ def test_an_advanced_key_does_not_number_every_element():
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 10 << 20
+
+
+@pytest.mark.parametrize(
+    "key, source",
+    [
+        ([5, 4, 3, 2, 1, 0], lambda x: x),
+        ([1, 2, 3], lambda x: x[:3]),
+        (np.array([0, 1, 1, 1, 0, 0], bool), lambda x: x[:3]),
+        ([[0, 1, 2], [3, 4, 5]], lambda x: x.reshape((2, 3))),
+        ([3, 0], lambda x: x[2]),
+    ],
+)
+def test_what_an_advanced_key_assigns_may_share_the_memory(key, source):
+    values, x = np.arange(6.0), nd.arange(6)
+    values[key] = source(values).copy()
+    x[key] = source(x)
+    assert x.asnumpy().tolist() == values.tolist()
+    rows = nd.array([[0, 1, 2], [3, 4, 5]])
+    rows[[1, 0]] = rows
+    assert rows.asnumpy().tolist() == [[3, 4, 5], [0, 1, 2]]
+    rows[:, [1, 0, 2]] = rows
+    assert rows.asnumpy().tolist() == [[4, 3, 5], [1, 0, 2]]

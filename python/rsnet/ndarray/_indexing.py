@@ -353,7 +353,8 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     positions = _positions(shape, parts)
     source = _as_source(array, value)
     spread = _broadcast_steps(source.shape, positions.shape)
-    if source.shape != positions.shape or source.dtype != array.dtype:
+    is_read = array._same_memory(source)  # else what was written would be read
+    if is_read or source.shape != positions.shape or source.dtype != array.dtype:
         full = _core.empty(positions.shape, array.context, array.dtype)
         full._copy_region(0, positions.shape, _row_major(positions.shape), source, 0, spread)
         source = full
