@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ... import ndarray as nd
 from ... import symbol as sym
 from ..._mxnet_names import module_getattr
+from ..._numbers import integer
 from ..._trees import flat
 from ...base import shown
 from ...context import Context, cpu
 from ...initializer import Zero
+from ...symbol import Symbol
 from ._calibration import batches_by_name, calibrated
 from ._rewriting import Entry, Range, Rewriting
 
@@ -29,10 +31,27 @@ __all__ = ["quantize_model", "quantize_model_mkldnn", "quantize_net", "quantize_
 __getattr__ = module_getattr(__name__)
 
 
-def _excluder(
-    names: Sequence[str] | None, operators: Sequence[str] | None
-) -> Callable[[dict[str, Any]], bool]:
-    nodes, kinds = set(names or ()), set(operators or ())
+def _names(what: str, given: Any) -> set[str]:
+    """Names in a list, checked."""
+    if given is not None and (
+        isinstance(given, (str, bytes))
+        or not isinstance(given, Iterable)
+        or not all(isinstance(name, str) for name in given)
+    ):
+        raise TypeError(f"invalid {what} {shown(given)}: expected a list of names")
+    return set(given or ())
+
+
+def _expect_arrays(what: str, given: Any) -> None:
+    if not isinstance(given, Mapping) or not all(
+        isinstance(array, nd.NDArray) for array in given.values()
+    ):
+        raise TypeError(f"invalid {what} {shown(given)}: expected a dict of names and NDArrays")
+
+
+def _excluder(names: Any, operators: Any) -> Callable[[dict[str, Any]], bool]:
+    nodes = _names("excluded_sym_names", names)
+    kinds = _names("excluded_op_names", operators)
     return lambda node: node["name"] in nodes or node["op"] in kinds
 
 
@@ -120,6 +139,13 @@ def quantize_model(
     ):
         if got not in allowed:
             raise ValueError(f"invalid {what} {got!r}: expected one of {', '.join(allowed)}")
+    if not isinstance(sym, Symbol):
+        raise TypeError(f"invalid sym {shown(sym)}: expected a Symbol")
+    _expect_arrays("arg_params", arg_params)
+    _expect_arrays("aux_params", aux_params)
+    limit = None
+    if num_calib_examples is not None:
+        limit = integer("num_calib_examples", num_calib_examples)
     params = {**arg_params, **aux_params}
     excluded = _excluder(excluded_sym_names, excluded_op_names)
     ranges: dict[Entry, Range] = {}
@@ -132,7 +158,6 @@ def quantize_model(
         where = ctx or cpu()
         batches = batches_by_name(calib_data, data_names, where)
         entropy = calib_mode == "entropy"
-        limit = num_calib_examples
         ranges |= calibrated(rewriting, params, batches, limit, entropy, where)
     made = rewriting.run()
     if logger is not None:

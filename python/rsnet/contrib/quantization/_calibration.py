@@ -93,13 +93,19 @@ def calibrated(
         return {}
     entries, group = rewriting.observed()
     observers = {entry: Observer() for entry in entries}
-    executor, seen = None, 0
+    executor, seen, names = None, 0, group.list_outputs()
     for batch in batches:
         if executor is None:
             inputs = group.list_inputs()
             shapes: dict[str, Any] = {
                 name: array.shape for name, array in batch.items() if name in inputs
             }
+            missing = [name for name in inputs if name not in batch and name not in params]
+            if missing:
+                raise ValueError(
+                    f"no array for {', '.join(missing)}: expected each argument in arg_params or "
+                    "calib_data, each auxiliary state in aux_params"
+                )
             executor = group.simple_bind(ctx, grad_req="null", **shapes)
             executor.copy_params_from(
                 {n: a for n, a in params.items() if n in executor.arg_dict},
@@ -108,8 +114,11 @@ def calibrated(
         outputs = executor.forward(
             is_train=False, **{n: a for n, a in batch.items() if n in executor.arg_dict}
         )
-        for observer, output in zip(observers.values(), outputs, strict=True):
-            observer.see(output.asnumpy(), entropy)
+        for name, observer, output in zip(names, observers.values(), outputs, strict=True):
+            values = output.asnumpy()
+            if not np.isfinite(values).all():
+                raise ValueError(f"no range of {name}: expected finite numbers for the examples")
+            observer.see(values, entropy)
         seen += next(iter(batch.values())).shape[0]
         if limit is not None and seen >= limit:
             break
