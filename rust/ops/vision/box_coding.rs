@@ -232,7 +232,7 @@ fn encode<T: Real>(call: &Call<'_>) -> Result<()> {
         }
     };
     for (i, &sample) in samples.iter().enumerate() {
-        if sample <= T::of(0.5) {
+        if !(sample > T::of(0.5)) {
             store(0, i, [T::zero(); 4]);
             store(1, i, [T::zero(); 4]);
             continue;

@@ -56,8 +56,15 @@ impl<T: Real> Rect<T> {
         (self.x2 - self.x1).max(T::zero()) * (self.y2 - self.y1).max(T::zero())
     }
 
-    /// Intersection over union; 0 if both are empty.
+    fn is_nan(self) -> bool {
+        self.x1.is_nan() || self.y1.is_nan() || self.x2.is_nan() || self.y2.is_nan()
+    }
+
+    /// Intersection over union; 0 if both are empty, or if a side of either is NaN.
     pub fn iou(self, other: Self) -> T {
+        if self.is_nan() || other.is_nan() {
+            return T::zero();
+        }
         let common = Rect {
             x1: self.x1.max(other.x1),
             y1: self.y1.max(other.y1),

@@ -56,7 +56,7 @@ params! {
 
 const SAMPLER: &str = r#"
 Samples images along a grid, bilinearly between the four nearest elements; outside of the image is
-0.
+0, at a place that is NaN NaN.
 
 A grid of ``(-1, -1)`` is the upper left element, ``(1, 1)`` the lower right one.
 
@@ -245,6 +245,8 @@ fn affine_grad<T: Real>(dgrid: &[T], (h, w): (usize, usize), out: &mut [T]) {
 struct Corners<T> {
     /// Place in the plane, weight, its derivative along x and along y (in elements).
     four: [Option<(usize, T, T, T)>; 4],
+    /// The sum of no elements: 0, or NaN at a place that is NaN.
+    none: T,
 }
 
 impl<T: Real> Corners<T> {
@@ -263,14 +265,9 @@ impl<T: Real> Corners<T> {
             let (wy, sy) = if down { (py, T::one()) } else { (T::one() - py, -T::one()) };
             inside.then_some((at, wx * wy, sx * wy, wx * sy))
         };
-        Corners {
-            four: [
-                corner(false, false),
-                corner(false, true),
-                corner(true, false),
-                corner(true, true),
-            ],
-        }
+        let four =
+            [corner(false, false), corner(false, true), corner(true, false), corner(true, true)];
+        Corners { four, none: if x.is_nan() || y.is_nan() { T::nan() } else { T::zero() } }
     }
 
     fn known(&self) -> impl Iterator<Item = (usize, T, T, T)> + '_ {
@@ -312,7 +309,7 @@ fn sample<T: Real>(x: &[T], grid: &[T], e: &SamplerExtents, out: &mut [T]) {
             let corners = e.corners(grid, image, i);
             for c in 0..e.c {
                 let from = &x[(image * e.c + c) * plane..][..plane];
-                let sum = corners.known().fold(T::zero(), |sum, (k, w, ..)| sum + from[k] * w);
+                let sum = corners.known().fold(corners.none, |sum, (k, w, ..)| sum + from[k] * w);
                 // SAFETY: places of the output belong to one task.
                 unsafe { *y.at((image * e.c + c) * target + i) = sum };
             }
@@ -346,8 +343,9 @@ fn sample_grad<T: Real>(
                 d.fill(T::zero());
             }
             for i in 0..target {
-                let (mut gx, mut gy) = (T::zero(), T::zero());
-                for (k, w, sx, sy) in e.corners(grid, image, i).known() {
+                let corners = e.corners(grid, image, i);
+                let (mut gx, mut gy) = (corners.none, corners.none);
+                for (k, w, sx, sy) in corners.known() {
                     for c in 0..e.c {
                         let g = dy[(image * e.c + c) * target + i];
                         let v = x[(image * e.c + c) * plane + k];

@@ -28,8 +28,11 @@ template <class C> struct Rect {
   static __device__ C cut(C v) { return lower_of(upper_of(v, (C)0), (C)1); }
   __device__ C area() const { return upper_of(x2 - x1, (C)0) * upper_of(y2 - y1, (C)0); }
 
-  // Intersection over union; 0 if both are empty.
+  __device__ bool is_nan() const { return x1 != x1 || y1 != y1 || x2 != x2 || y2 != y2; }
+
+  // Intersection over union; 0 if both are empty, or if a side of either is NaN.
   __device__ C overlap(const Rect &o) const {
+    if (is_nan() || o.is_nan()) return (C)0;
     Rect common = {upper_of(x1, o.x1), upper_of(y1, o.y1), lower_of(x2, o.x2), lower_of(y2, o.y2)};
     C shared = common.area(), all = area() + o.area() - shared;
     return all > 0 ? shared / all : (C)0;

@@ -42,6 +42,8 @@ template <class T> struct Place {
     x = (g[0] + (C)1) * (C)(s.width - 1) * (C)0.5;
     y = (g[1] + (C)1) * (C)(s.height - 1) * (C)0.5;
   }
+  // The sum of no elements: 0, or NaN at a place that is NaN.
+  __device__ C none() const { return x != x ? x : y != y ? y : (C)0; }
 };
 
 // One of the four elements around a place, left and right of it above, then below: its number in
@@ -73,7 +75,7 @@ __global__ void sample(Index n, Sampling s, const T *x, const T *grid, const T *
     Index own = i % s.places(), plane = i / s.places();
     Place<T> place(s, grid, matrices, plane / s.channels, own);
     const T *from = x + plane * s.plane();
-    C sum = 0;
+    C sum = place.none();
     for (int k = 0; k < 4; k++) {
       Corner<C> corner(s, place.x, place.y, k);
       if (corner.at >= 0) sum += (C)from[corner.at] * corner.weight;
@@ -89,7 +91,7 @@ __device__ void grid_slopes(Index i, const Sampling &s, const T *g, const T *x, 
   typedef Compute<T> C;
   Index own = i % s.places(), image = i / s.places();
   Place<T> place(s, grid, matrices, image, own);
-  C slope_x = 0, slope_y = 0;
+  C slope_x = place.none(), slope_y = slope_x;
   for (int k = 0; k < 4; k++) {
     Corner<C> corner(s, place.x, place.y, k);
     if (corner.at < 0) continue;

@@ -155,13 +155,15 @@ fn rows_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<
     Ok(all_known(inputs, outputs))
 }
 
-/// Writes a number into each row of the output, at a column that is in range.
+/// Writes a number into each row of the output, at a column that is in range: NaN is not.
 fn fill_rows(call: &Call<'_>, columns: &View, value: impl Fn(usize) -> f64) {
     let out = &call.outputs[0];
     let k = out.dims()[1];
     for row in 0..columns.size() {
         let column = index_at(columns, row);
-        if (0..k).contains(&column) {
+        // SAFETY: one column a row.
+        let is_nan = unsafe { read_f64(columns.ptr(), columns.dtype(), row) }.is_nan();
+        if !is_nan && (0..k).contains(&column) {
             // SAFETY: an element of the output.
             unsafe {
                 write_f64(out.ptr(), out.dtype(), row * k as usize + column as usize, value(row));
