@@ -80,6 +80,9 @@ fn start(
     let given = out.unwrap_or(&[]);
     let device = device_of(inputs, given, how.ctx)?;
     check_usable(op, attrs, inputs, given)?;
+    if given.is_empty() && op.continues.as_ref().is_some_and(|continues| continues(attrs)) {
+        return Err(Error::value("no array to continue from: expected out="));
+    }
     let specs = match how.like {
         Some(like) => like.into(),
         None => {

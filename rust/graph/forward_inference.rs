@@ -55,7 +55,7 @@ pub(in crate::graph) fn infer_forward(
             types[id] = Some(*dtype);
         }
     }
-    refuse_shaped_by_numbers(graph)?;
+    refuse_unplannable(graph)?;
     graph.infer_both(&mut shapes, &mut types)?;
     refuse_unknown(graph, &shapes)?;
     let known = types.iter().enumerate().map(|(id, t)| {
@@ -70,7 +70,16 @@ pub(in crate::graph) fn infer_forward(
 }
 
 /// An error for an operator that cannot be planned.
-fn refuse_shaped_by_numbers(graph: &Graph) -> Result<()> {
+fn refuse_unplannable(graph: &Graph) -> Result<()> {
+    let continuing = graph.nodes.iter().find_map(|node| {
+        let op = node.op.as_ref()?;
+        op.continues.as_ref()?(&node.attrs).then_some((op, node))
+    });
+    if let Some((op, node)) = continuing {
+        let text = "its output continues from an array given by out: expected no such operator in \
+                    a bound symbol";
+        return Err(Error::not_implemented(text).at_node(&op.name, &node.name));
+    }
     let mut operators = graph.nodes.iter().filter_map(|node| Some((node.op.as_ref()?, node)));
     if let Some((op, node)) = operators.find(|(op, _)| op.shaped_by_numbers) {
         let text = "the shape of its output depends on the numbers of its inputs: expected no such \

@@ -295,6 +295,12 @@ impl OpDef {
         self
     }
 
+    /// See [`OpDef::continues`].
+    pub fn continues(mut self, f: impl Fn(&Attrs) -> bool + Send + Sync + 'static) -> Self {
+        self.continues = Some(Arc::new(f));
+        self
+    }
+
     /// Missing inputs of a symbol are errors: no variables are made for them.
     pub fn no_auto_variables(mut self) -> Self {
         self.auto_variables = false;

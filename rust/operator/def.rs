@@ -159,6 +159,9 @@ pub struct OpDef {
     /// True if the shape of an output depends on numbers of the inputs. The core knows what such an
     /// operator is called and what it takes; Python calls it on arrays whose numbers are there.
     pub shaped_by_numbers: bool,
+    /// Whether an output continues from what the array given for it holds. Without such an array
+    /// the call is an error.
+    pub continues: Option<Arc<dyn Fn(&Attrs) -> bool + Send + Sync>>,
     /// See [`OpDef::elementwise`].
     pub(super) is_elementwise: bool,
     /// See [`OpDef::pointwise`].
@@ -227,6 +230,7 @@ impl OpDef {
             rerun_safe: false,
             auto_variables: true,
             shaped_by_numbers: false,
+            continues: None,
             is_elementwise: false,
             is_pointwise: false,
         }

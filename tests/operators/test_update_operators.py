@@ -29,6 +29,28 @@ def test_calls_can_share_a_flag():
     assert flag.asscalar() == 1
 
 
+def test_a_flag_that_goes_on_has_to_be_given():
+    x = nd.ones((2,))
+    for call in (
+        lambda: nd.all_finite(x, init_output=False),
+        lambda: nd.multi_all_finite(x, x, num_arrays=2, init_output=False),
+    ):
+        with pytest.raises(mx.MXNetError, match="all_finite: .*expected out="):
+            call()
+    net = mx.sym.all_finite(mx.sym.var("x"), init_output=False, name="flag")
+    with pytest.raises(mx.MXNetError, match="all_finite 'flag'.*out"):
+        net.simple_bind(mx.cpu(), x=(2,))
+
+
+def test_errors_of_shapes_name_the_argument():
+    w, other = nd.ones((2,)), nd.ones((3,))
+    half = w.astype("float16")
+    with pytest.raises(mx.MXNetError, match="argument 'var' has shape"):
+        nd.contrib.mp_adamw_update(half, half, w, other, w, 1.0, lr=0.1, eta=1.0)
+    with pytest.raises(mx.MXNetError, match="argument 'g' has shape"):
+        nd.lamb_update_phase2(w, other, nd.ones((1,)), nd.ones((1,)), lr=0.1)
+
+
 @pytest.mark.parametrize("factor", [0.0, INF, NAN])
 def test_adamw_skips_a_step_without_a_loss_scale(factor):
     w, g, mean, var = nd.ones((3,)), nd.ones((3,)), nd.zeros((3,)), nd.zeros((3,))

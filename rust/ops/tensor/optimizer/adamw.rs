@@ -126,6 +126,7 @@ fn one(name: &'static str, mixed: bool) -> OpDef {
         false => ("", ""),
     };
     let names: Vec<&'static str> = inputs.iter().map(|i| i.0).collect();
+    let shaped = names.clone();
     OpDef::new::<AdamWParam>(name)
         .doc(&format!(
             "One step of AdamW: {FORMULA}.\n\nNotes\n-----\n{NOTES}{kept} All other arrays have \
@@ -135,14 +136,14 @@ fn one(name: &'static str, mixed: bool) -> OpDef {
              lr=0.1, eta=1, out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n\n{SOURCE}"
         ))
         .inputs_are(&inputs)
-        .infer_shape(|_, inputs, outputs| {
+        .infer_shape(move |_, inputs, outputs| {
             let (scale, arrays) = inputs.split_last_mut().expect("five inputs or more");
             if !scale.is_known() || scale.size() != 1 {
                 assign_shape(scale, "rescale_grad", &Shape::new(&[1]))?;
             }
             let mut common = outputs[0].clone();
-            for (i, shape) in arrays.iter().enumerate() {
-                assign_shape(&mut common, &format!("input {i}"), shape)?;
+            for (shape, name) in arrays.iter().zip(&shaped) {
+                assign_shape(&mut common, name, shape)?;
             }
             arrays.fill(common.clone());
             outputs[0] = common;

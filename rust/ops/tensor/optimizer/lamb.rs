@@ -270,6 +270,7 @@ fn phase2(name: &str, mixed: bool) -> OpDef {
             &[][..],
         ),
     };
+    let names: Vec<&'static str> = inputs.iter().map(|i| i.0).collect();
     OpDef::new::<Phase2Param>(name)
         .doc(&doc(
             &format!("A step of LAMB in the direction ``u``: {SECOND}"),
@@ -280,13 +281,13 @@ fn phase2(name: &str, mixed: bool) -> OpDef {
             ),
         ))
         .inputs_are(&inputs)
-        .infer_shape(|_, inputs, outputs| {
+        .infer_shape(move |_, inputs, outputs| {
             let mut common = outputs[0].clone();
             for (i, shape) in inputs.iter_mut().enumerate() {
                 match i {
                     2 => assign_shape(shape, "r1", &Shape::new(&[1]))?,
                     3 => assign_shape(shape, "r2", &Shape::new(&[1]))?,
-                    _ => assign_shape(&mut common, &format!("input {i}"), shape)?,
+                    _ => assign_shape(&mut common, names[i], shape)?,
                 }
             }
             for i in (0..inputs.len()).filter(|i| ![2, 3].contains(i)) {

@@ -182,7 +182,7 @@ fn finite<P: ParamStruct>(def: OpDef, init: fn(&P) -> bool, example: &str) -> Op
         "1 if every number of the input is finite (neither infinite nor NaN), else 0.",
         "float16, float32 or float64, any shape. Output (1,), float32. With ``init_output=False`` \
          the array given by ``out`` becomes 0 or keeps its number, so that several calls can share \
-         it.",
+         it; without one, and in a bound symbol, that is an error.",
         example,
     ))
     .infer_shape(|_, inputs, outputs| {
@@ -191,6 +191,7 @@ fn finite<P: ParamStruct>(def: OpDef, init: fn(&P) -> bool, example: &str) -> Op
     })
     .infer_type(to_single)
     .not_deterministic()
+    .continues(move |attrs| !init(attrs.get()))
     .kernel(
         Kernel::cpu(move |call| {
             let Some(out) = wanted(call, 0) else { return Ok(()) };
