@@ -156,6 +156,7 @@ for target in ("float64", "int32", "uint8", "bool"):
 case("Cast", (3, 4), dtype="float64")
 case("amp_cast", In((3, 4), 0.3, 5.6), dtype="float16", grad="none", dtypes=ALL)
 case("amp_cast", (3, 4), dtype="float64")
+case("amp_cast", In((3, 4), 0.3, 5.6), dtype="int32", grad="none", dtypes=("float32",))
 
 PAIRS = [((2, 3), (2, 3)), ((2, 3), (1, 3)), ((2, 1, 4), (1, 3, 1)), ((1,), (5,)), ((3, 4), (4,)),
          ((0, 3), (1, 3))]  # fmt: skip
