@@ -458,3 +458,17 @@ def test_errors_in_a_body_reach_the_caller():
             then_input_locs=(),
             else_input_locs=(),
         )
+
+
+def test_loops_in_loops_are_read():
+    levels = 60
+
+    def body(level):
+        if level == 0:
+            return lambda x, s: (x + s, s)
+        return lambda x, s: sym.contrib.foreach(body(level - 1), x, s)
+
+    out, _ = sym.contrib.foreach(body(levels), sym.var("x"), sym.var("s"))
+    again = sym.load_json(out.tojson())
+    shapes = {"x": (1,) * (levels + 2), "s": (1,)}
+    assert again.infer_shape(**shapes) == out.infer_shape(**shapes)

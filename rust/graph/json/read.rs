@@ -97,9 +97,49 @@ fn graph_of(file: &SymbolFile, built: &Built) -> Result<Graph> {
     Ok(graph)
 }
 
+/// Most levels of brackets: a loop within a loop is four. What is read, and what is made of it,
+/// recurses as deep.
+const DEEPEST: usize = 1024;
+
+/// The brackets of a text that are open at once, at most.
+fn depth(text: &str) -> usize {
+    let (mut open, mut most, mut quoted, mut escaped) = (0usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                open += 1;
+                most = most.max(open);
+            }
+            b']' | b'}' if !quoted => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
+/// One value, of any depth.
+fn parse(text: &str) -> Result<Json> {
+    let mut from = serde_json::Deserializer::from_str(text);
+    from.disable_recursion_limit();
+    let mut values = from.into_iter();
+    let wrong = match (values.next(), values.next()) {
+        (Some(Ok(json)), None) => return Ok(json),
+        (Some(Err(error)), _) => error.to_string(),
+        (None, _) => "EOF while parsing a value".to_owned(),
+        (Some(Ok(_)), Some(_)) => "trailing characters".to_owned(),
+    };
+    Err(Error::value(format!("invalid symbol file: expected JSON: {wrong}")))
+}
+
 fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFile> {
-    let json: Json = serde_json::from_str(text)
-        .map_err(|e| Error::value(format!("invalid symbol file: expected JSON: {e}")))?;
+    if depth(text) > DEEPEST {
+        let text = format!("invalid symbol file: expected at most {DEEPEST} levels of brackets");
+        return Err(Error::value(text));
+    }
+    let json = parse(text)?;
     let top = object(&json, "symbol file", "content")?;
     check_keys(top, &GRAPH_KEYS, &["nodes", "arg_nodes", "heads"], "symbol file")?;
     let (version, written_np) = read_graph_attrs(top.get("attrs"))?;
