@@ -58,6 +58,17 @@ fn broadcast_to(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     repeat_to(s, shape.iter().zip(s.dims()).map(|(&t, &d)| if t == 0 { d } else { t }).collect())
 }
 
+/// The extents that are known of the output of `broadcast_to`.
+fn broadcast_to_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
+    let (s, shape) = (&inputs[0], &attrs.get::<BroadcastToParam>().shape);
+    if !s.rank_known() || s.ndim() != shape.len() {
+        return Ok(());
+    }
+    let of = |(&t, &d): (&i64, &i64)| if t == 0 { d } else { t };
+    let out: Shape = shape.iter().zip(s.dims()).map(of).collect();
+    assign_shape(&mut outputs[0], "output", &out)
+}
+
 fn broadcast_axis(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, p) = (&inputs[0], attrs.get::<BroadcastAxisParam>());
     if p.axis.len() != p.size.len() {
@@ -118,7 +129,7 @@ fn broadcast_like_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape
 
 pub fn operators() -> Vec<OpDef> {
     [
-        moving(
+        moving_partly(
             data(OpDef::new::<BroadcastToParam>("broadcast_to")).doc(&text(
                 "Repeats axes of extent 1 to a shape.",
                 "The gradient sums over the repetitions. Extents that fit neither way are an \
@@ -126,6 +137,7 @@ pub fn operators() -> Vec<OpDef> {
                 "nd.broadcast_to(nd.ones((1, 3)), shape=(4, 0)).shape\n(4, 3)",
             )),
             broadcast_to,
+            broadcast_to_part,
         ),
         moving(
             data(OpDef::new::<BroadcastAxisParam>("broadcast_axis"))
