@@ -7,6 +7,7 @@ use super::expr::*;
 use super::functions::{self, number};
 use crate::error::Result;
 use crate::operator::{GradBuilder, GradFn, GradNode, Gradients, Value};
+use crate::shape::Dims;
 use std::sync::Arc;
 
 /// The rule of the operator `name`, if it is one of these.
@@ -27,6 +28,10 @@ pub fn rule(name: &str) -> Option<GradFn> {
         "L2Normalization" => Arc::new(l2_normalization),
         "LRN" => Arc::new(lrn),
         "_linalg_sumlogdiag" => Arc::new(sum_log_diag),
+        "_linalg_det" => Arc::new(|b, node| determinant(b, node, 0)),
+        "_linalg_slogdet" => Arc::new(|b, node| determinant(b, node, 1)),
+        "moments" => Arc::new(moments),
+        "softmax_cross_entropy" => Arc::new(cross_entropy),
         _ => return None,
     })
 }
@@ -105,6 +110,55 @@ fn lrn(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         dx = dx + x * windows(b, at_base, reach)? * num(2.0 * scale);
     }
     Ok(vec![Some(dx.eval(b)?)])
+}
+
+/// `dA = g * A^-T`, with `g * det(A)` in place of g where output `of` is not a logarithm.
+fn determinant(b: &mut dyn GradBuilder, node: &GradNode<'_>, of: usize) -> Result<Gradients> {
+    let g = Expr::Entry(node.out_grad(b, of)?);
+    let factor = if of == 0 { g * Expr::Entry(node.outputs[0]) } else { g };
+    let factor = factor.eval(b)?;
+    let dims = b.spec(node.inputs[0]).map(|spec| Dims::from_slice(spec.0.dims()));
+    let mut dims = dims.unwrap_or_default();
+    let batch = dims.len().saturating_sub(2);
+    dims[batch..].fill(1);
+    let shape = Value::List(dims.iter().map(|&n| Value::Int(n)).collect());
+    let factor = b.op("reshape", "", &[("shape", shape)], &[factor])?[0];
+    let inverse = b.op("_linalg_inverse", "", &[], &[node.inputs[0]])?[0];
+    let last = [("dim1", Value::Int(-2)), ("dim2", Value::Int(-1))];
+    let turned = b.op("SwapAxis", "", &last, &[inverse])?[0];
+    Ok(vec![Some((Expr::Entry(turned) * Expr::Entry(factor)).eval(b)?)])
+}
+
+/// With n elements a group: `dx = (g + 2 h (x - mean(x))) / n` for g at the mean, h at the variance.
+fn moments(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let mut params = vec![("keepdims", Value::from(true))];
+    params.extend(node.attrs.value("axes").map(|axes| ("axis", axes.clone())));
+    let x = Expr::Entry(node.inputs[0]);
+    let mean = Expr::Entry(Expr::Op("mean", params, vec![x.clone()]).eval(b)?);
+    let mut kept = |i: usize| -> Result<Expr> {
+        let g = Expr::Entry(node.out_grad(b, i)?);
+        let kept = Expr::Op("reshape_like", vec![], vec![g, mean.clone()]).eval(b)?;
+        Ok(Expr::Entry(kept))
+    };
+    let [g, h] = [kept(0)?, kept(1)?];
+    let [all, groups] =
+        [node.inputs[0], node.outputs[0]].map(|e| b.spec(e).map_or(1, |spec| spec.0.size()));
+    let n = all as f64 / groups.max(1) as f64;
+    let dx = (h * num(2.0) * (x - mean) + g) / num(n);
+    Ok(vec![Some(dx.eval(b)?)])
+}
+
+/// `dx = g * (softmax(x) - one_hot(label))`, none for the labels.
+fn cross_entropy(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let g = Expr::Entry(node.out_grad(b, 0)?);
+    let Some((shape, dtype)) = b.spec(node.inputs[0]) else {
+        return node.op.gradient.apply(b, node);
+    };
+    let classes = shape.dims().last().copied().unwrap_or(0);
+    let params = [("depth", Value::Int(classes)), ("dtype", Value::Str(dtype.name().into()))];
+    let hot = Expr::Entry(b.op("one_hot", "", &params, &[node.inputs[1]])?[0]);
+    let share = apply("softmax", Expr::Entry(node.inputs[0])) - hot;
+    Ok(vec![Some((share * g).eval(b)?), None])
 }
 
 /// Sums over the channels up to `reach` to either side.

@@ -59,9 +59,28 @@ pub fn rule(name: &str) -> Option<GradFn> {
             let statistics = Statistics::Data(Mean::over_all_but(&[0, -1]));
             Normalisation { axis: 1, statistics, eps: eps(node), scales: true }.gradients(b, node)
         }),
+        "GroupNorm" => Arc::new(group_norm),
         "BatchNorm" | "BatchNorm_v1" => Arc::new(batch_norm),
         _ => return None,
     })
+}
+
+/// That of `InstanceNorm`, with a group as a channel.
+fn group_norm(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let groups = integer(node, "num_groups").unwrap_or(1);
+    let fold = |b: &mut dyn GradBuilder, e| -> Result<GradEntry> {
+        let shape = Value::List([0, groups, -1].map(Value::Int).into());
+        Ok(b.op("reshape", "", &[("shape", shape)], &[e])?[0])
+    };
+    let g = node.out_grad(b, 0)?;
+    let folded = [fold(b, node.inputs[0])?, fold(b, g)?];
+    let statistics = Statistics::Data(Mean::over_all_but(&[0, -1]));
+    let norm = Normalisation { axis: 1, statistics, eps: eps(node), scales: true };
+    let mut grads = norm.gradients_of(b, node, folded)?;
+    if let Some(dx) = &mut grads[0] {
+        *dx = b.op("reshape_like", "", &[], &[*dx, node.inputs[0]])?[0];
+    }
+    Ok(grads)
 }
 
 fn batch_norm(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
@@ -93,15 +112,25 @@ fn eps(node: &GradNode<'_>) -> f64 {
 impl Normalisation {
     fn gradients(&self, b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         let g = node.out_grad(b, 0)?;
+        self.gradients_of(b, node, [node.inputs[0], g])
+    }
+
+    /// As [`Normalisation::gradients`], with the data and the output gradient in another shape.
+    fn gradients_of(
+        &self,
+        b: &mut dyn GradBuilder,
+        node: &GradNode<'_>,
+        [x, g]: [GradEntry; 2],
+    ) -> Result<Gradients> {
         // As the kernels, half precision is calculated in single precision: a small variance would
         // overflow.
         let is_half = b.spec(node.inputs[0]).is_some_and(|s| s.1 == DType::F16);
         let [x, g, gamma] = match is_half {
             true => {
                 let mut single = |e| cast(b, e, DType::F32);
-                [single(node.inputs[0])?, single(g)?, single(node.inputs[1])?]
+                [single(x)?, single(g)?, single(node.inputs[1])?]
             }
-            false => [node.inputs[0], g, node.inputs[1]],
+            false => [x, g, node.inputs[1]],
         };
         let x = swap(b, self.axis, x)?;
         let g = swap(b, self.axis, g)?;
