@@ -163,7 +163,7 @@ def test_an_advanced_key_does_not_number_every_element():
 
 
 @pytest.mark.parametrize(
-    "key, source",
+    ("key", "source"),
     [
         ([5, 4, 3, 2, 1, 0], lambda x: x),
         ([1, 2, 3], lambda x: x[:3]),

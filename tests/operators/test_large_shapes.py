@@ -74,7 +74,9 @@ def test_shapes_of_too_many_elements_are_refused_by_node(operator, np_shape):
             net.infer_shape_partial,
             lambda **shapes: net.simple_bind(mx.cpu(), **shapes),
         ):
-            with pytest.raises(mx.MXNetError, match=rf"(?m)^{operator} 'n': argument '\w+' has shape"):
+            with pytest.raises(
+                mx.MXNetError, match=rf"(?m)^{operator} 'n': argument '\w+' has shape"
+            ):
                 infer(v=shape)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rsnet import nd
+from rsnet import autograd, nd
 
 NAN = float("nan")
 
@@ -48,8 +48,6 @@ def test_samples_at_nan_are_nan():
 
 
 def test_gradients_at_nan_reach_no_element_of_the_image():
-    from rsnet import autograd
-
     grid = np.zeros((1, 2, 2, 2))
     grid[0, 0, 0, 0] = NAN
     x, grid = nd.ones((1, 1, 3, 3)), nd.array(grid)
@@ -59,7 +57,7 @@ def test_gradients_at_nan_reach_no_element_of_the_image():
         y = nd.BilinearSampler(x, grid)
     y.backward()
     assert x.grad.asnumpy().ravel().tolist() == [0, 0, 0, 0, 3, 0, 0, 0, 0]
-    assert np.isnan(grid.grad.asnumpy().ravel()).tolist() == [True] + 3 * [False] + [True] + 3 * [False]
+    assert np.isnan(grid.grad.asnumpy()).ravel().nonzero()[0].tolist() == [0, 4]
 
 
 def test_nan_names_no_column():

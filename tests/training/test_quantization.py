@@ -229,3 +229,44 @@ def test_nothing_to_quantise_is_no_error(mode):
     )
     assert made.list_arguments() == net.list_arguments()
     assert set(params) == set(args)
+
+
+@pytest.mark.parametrize("lost", ["conv1_weight", "bn_moving_var"])
+def test_a_model_without_all_parameters_is_refused(trained, lost):
+    symbol, args, aux = trained
+    args, aux = ({k: v for k, v in arrays.items() if k != lost} for arrays in (args, aux))
+    images = mx.io.NDArrayIter(digits(8, 3)[0], batch_size=4)
+    with pytest.raises(ValueError, match=f"no array for {lost}: expected each argument in"):
+        quantization.quantize_model(symbol, args, aux, calib_mode="naive", calib_data=images)
+
+
+WRONG = {
+    "num_calib_examples": ("x", "expected an integer"),
+    "excluded_op_names": (3, "expected a list of names"),
+    "excluded_sym_names": ("fc", "expected a list of names"),
+    "arg_params": ({"fc_weight": np.ones((2, 2))}, "expected a dict of names and NDArrays"),
+    "aux_params": (None, "expected a dict of names and NDArrays"),
+    "sym": (None, "expected a Symbol"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_arguments_of_another_type_are_named(name):
+    value, expected = WRONG[name]
+    given = {
+        "sym": sym.FullyConnected(sym.var("data"), num_hidden=2, name="fc"),
+        "arg_params": {"fc_weight": nd.ones((2, 2)), "fc_bias": nd.zeros((2,))},
+        "aux_params": {},
+    } | {name: value}
+    with pytest.raises(TypeError, match=f"invalid {name} .*: {expected}"):
+        quantization.quantize_model(**given, calib_mode="none")
+
+
+@pytest.mark.parametrize("mode", ["naive", "entropy"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_examples_that_are_not_finite_have_no_range(mode, bad):
+    net = sym.FullyConnected(sym.var("data"), num_hidden=2, name="fc")
+    args = {"fc_weight": nd.ones((2, 2)), "fc_bias": nd.zeros((2,))}
+    batches = [nd.array([[1, bad]])]
+    with pytest.raises(ValueError, match="no range of data: expected finite numbers"):
+        quantization.quantize_model(net, args, {}, calib_mode=mode, calib_data=batches)
