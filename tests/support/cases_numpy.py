@@ -94,6 +94,7 @@ for shape in ((2, 3), (), (0, 2)):
 case("_npi_identity", shape=(3, 3), grad="none", dtypes=("float32",))
 case("_npi_eye", N=2, M=4, k=-1, grad="none", dtypes=("float32",))
 case("_npi_eye", N=3, grad="none", dtypes=("float32",))
+case("_npi_eye", N=3, M=0, grad="none", dtypes=("float32",))
 case("_npi_arange", start=5, grad="none", dtypes=("float32",))
 case("_npi_arange", start=1, stop=9, step=2.5, dtype="float64", grad="none", dtypes=("float32",))
 case("_npi_full_like", (2, 3), fill_value=3, grad="zero", dtypes=ALL)

@@ -7,7 +7,7 @@ use crate::kernels::copy::fill;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Gradient, OpDef, Registry, Value};
 use crate::ops::tensor::common::shape_of;
-use crate::ops::tensor::creation::InitParam;
+use crate::ops::tensor::creation::{self, InitParam};
 use crate::params;
 
 params! {
@@ -74,6 +74,12 @@ fn matrices(registry: &Registry) -> Vec<OpDef> {
                 ("k", Value::Int(p.k)),
                 dtype(p.dtype),
             ])
+        })
+        // No columns are none here, where `_eye` takes them for as many as rows.
+        .infer_shape(|attrs, _, outputs| {
+            let p = attrs.get::<creation::EyeParam>();
+            assign_shape(&mut outputs[0], "output", &shape_of(&[p.N, p.M], "shape")?)?;
+            Ok(true)
         })
         .doc(&text(
             "A matrix with 1 on a diagonal and 0 elsewhere.",
