@@ -257,18 +257,12 @@ def build_param_doc(
     arg_descs: Iterable[str],
     remove_dup: bool = True,
 ) -> str:
-    """The section "Parameters" of a docstring; `remove_dup` leaves out names that were there.
+    r"""The section "Parameters" of a docstring; `remove_dup` leaves out names that were there.
 
     Examples
     --------
-    >>> print(build_param_doc(["lr", "wd"], ["float", "float"], ["The learning rate.", ""]))
-
-    Parameters
-    ----------
-    lr : float
-        The learning rate.
-    wd : float
-    <BLANKLINE>
+    >>> build_param_doc(["lr", "wd"], ["float", "float"], ["The learning rate.", ""])
+    'Parameters\n----------\nlr : float\n    The learning rate.\nwd : float\n'
     """
     rows: list[str] = []
     seen: set[str] = set()

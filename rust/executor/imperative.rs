@@ -232,8 +232,7 @@ impl Work<'_> {
     }
 
     fn run_inline(&self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<(), Declined> {
-        let prepared = &self.prepared;
-        if prepared.is_callback() || prepared.op.long || prepared.on_device.is_some() {
+        if self.prepared.is_alone() || self.prepared.on_device.is_some() {
             return Err(Declined::NotInline);
         }
         let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();

@@ -78,18 +78,17 @@ fn outside(steps: &[Step], pairs: &mut Vec<(u32, u32)>) {
     }
 }
 
-/// Sorts steps into an order of their groups: how many callbacks lead to it; 0 for native steps
-/// that lead to one, 1 for other native steps, 2 for callbacks; the set of those callbacks, which
-/// for a callback holds itself.
+/// Sorts steps into an order of their groups: how many steps that are alone lead to it; 0 for one
+/// that leads to such a step, 1 for others, 2 for one that is alone; the set of those before it,
+/// which for one that is alone holds itself.
 ///
-/// The order is one in which they can run: a step before another has no more callbacks before it,
-/// fewer if it is a callback itself, and the same only if it leads to a callback where the other
-/// does.
+/// The order is one in which they can run: a step before another has no more of those before it,
+/// fewer if it is alone itself, and the same only if it leads to one where the other does.
 fn keys(edges: &Edges, is_alone: &[bool]) -> Vec<(u32, u8, u32)> {
     let count = is_alone.len();
-    let callbacks: Vec<usize> = (0..count).filter(|&s| is_alone[s]).collect();
+    let alone: Vec<usize> = (0..count).filter(|&s| is_alone[s]).collect();
     let (mut number, mut set) = (vec![0u32; count], vec![0u32; count]);
-    edges.by_blocks(&callbacks, |_, leads| {
+    edges.by_blocks(&alone, |_, leads| {
         let mut known: FxHashMap<(u32, u64), u32> = FxHashMap::default();
         for s in 0..count {
             number[s] += leads[s].count_ones();

@@ -153,6 +153,11 @@ impl Prepared<'_> {
         matches!(self.kernel.body, Body::Callback(_))
     }
 
+    /// Returns true if calls are operations of their own, see [`OpDef::is_alone`].
+    pub fn is_alone(&self) -> bool {
+        self.op.long || self.is_callback()
+    }
+
     /// The request of the kernel for output `i`, and what happens after it.
     fn arrange(&self, i: usize, req: OpReq, inputs: &[View], output: &View) -> (OpReq, After) {
         match req {

@@ -148,8 +148,7 @@ impl Segmentation {
     }
 }
 
-/// Native steps of one group and device stay together up to the limits of steps and of arrays; a
-/// callback is alone.
+/// Steps of one group and device stay together up to the limits of steps and of arrays.
 fn divide(steps: &[Step], ordered: &Ordered, limit: usize) -> Vec<Arc<[Range<usize>]>> {
     let mut segments = Vec::new();
     let mut ranges: Vec<Range<usize>> = Vec::new();

@@ -234,7 +234,7 @@ impl Step {
 
     /// Returns true if no other step shares its segment.
     pub fn is_alone(&self) -> bool {
-        self.is_callback() || self.prepared.op.long
+        self.prepared.is_alone()
     }
 
     /// The device on whose stream the step computes, if it does not run on the host or copies.

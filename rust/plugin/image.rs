@@ -144,9 +144,10 @@ impl Segment {
     fn fits(&self, image: &Image<'_>) -> bool {
         const MOST: u64 = 1 << 40;
         const MOST_OF_A_THREAD: u64 = 1 << 30;
+        let few = self.alignment <= 1 << 20 && self.in_memory < MOST_OF_A_THREAD;
         if self.kind == TLS && self.in_file == 0 {
             // Zeros alone, so that it does not matter where in the file they would be.
-            return self.alignment <= 1 << 20 && self.in_memory < MOST_OF_A_THREAD;
+            return few;
         }
         let Some(content) = image.content(self) else { return false };
         let is_loaded = || image.loaded().any(|s| s.contains(self));

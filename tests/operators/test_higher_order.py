@@ -106,7 +106,8 @@ CASES = {
     "slogdet": (lambda x: nd.linalg.slogdet(x)[1], [rand(2, 3, 3) + 2 * np.eye(3)]),
     "moments": (lambda x: sum(nd.moments(x * x, axes=(0, 2))), [rand(2, 2, 3)]),
     "moments keepdims": (lambda x: nd.moments(x, axes=(1,), keepdims=True)[1], [P]),
-    "softmax_cross_entropy": (lambda x: nd.softmax_cross_entropy(x, nd.array([2, 0], dtype=F64)), [P]),
+    "softmax_cross_entropy": (
+        lambda x: nd.softmax_cross_entropy(x, nd.array([2, 0], dtype=F64)), [P]),
     "GroupNorm": (lambda x, g, b: nd.GroupNorm(x, g, b, num_groups=2, eps=0.1),
         [rand(2, 4, 3), rand(2), rand(2)]),
     "sum": (lambda x: nd.sum(x * x, axis=1), [P]),

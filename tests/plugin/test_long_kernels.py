@@ -1,14 +1,10 @@
 """Kernels of operators that may take long run on workers, beside Python and beside one another."""
 
-import os
-
 import pytest
 from plugins import compiled, compiled_text
+from processes import printed
 
-import rsnet as mx
-from rsnet import nd, sym
-
-pytestmark = pytest.mark.process  # the compiler is one
+pytestmark = pytest.mark.process  # a kernel that waits in vain must not keep the tests
 
 #: As `waiting.c`, in MXNet's interface.
 NNVM = """
@@ -40,7 +36,9 @@ NNVM_REGISTER_OP(mx_wait)
     .set_num_outputs(1)
     .set_attr<mxnet::FInferShape>("FInferShape", ElemwiseShape<1, 1>)
     .set_attr<nnvm::FInferType>("FInferType", ElemwiseType<1, 1>)
-    .set_attr<FExecType>("FExecType", [](const NodeAttrs&) { return ExecType::kAsync; })
+    .set_attr<FExecType>("FExecType", [](const NodeAttrs& attrs) {
+      return attrs.op->name == "mx_wait" ? ExecType::kAsync : ExecType::kSync;
+    })
     .set_attr<FCompute>("FCompute<cpu>", Compute)
     .add_argument("x", "NDArray-or-Symbol", "")
     .add_arguments(WaitParam::__FIELDS__());
@@ -48,61 +46,67 @@ NNVM_REGISTER_OP(mx_wait)
 }  // namespace mxnet
 """
 
+#: Pipes by which a call says that it has begun, and where it waits for an answer.
+PIPES = """
+import os
+import rsnet as mx
+from rsnet import nd, sym
 
-@pytest.fixture(scope="module", autouse=True)
-def library():
-    mx.load_library(compiled("waiting.c"))
-    mx.load_library(compiled_text(NNVM, "waiting.cc"))
+mx.load_library({library!r})
 
 
 class Pipes:
-    """Where a call waits, and where it says that it has begun."""
-
     def __init__(self):
         self.answers, self.answer = os.pipe()
         self.begun, self.begins = os.pipe()
 
-    @property
-    def arguments(self):
-        return {"from": self.answers, "to": self.begins}
+    def call(self, module, x):
+        return module.{name}(x, **{{"from": self.answers, "to": self.begins}})
 
     def wait(self):
-        assert os.read(self.begun, 1) == b"\1"
+        assert os.read(self.begun, 1) == bytes([1])
 
     def go_on(self, byte):
         os.write(self.answer, bytes([byte]))
 
-    def close(self):
-        for end in (self.answers, self.answer, self.begun, self.begins):
-            os.close(end)
+"""
+
+ALONE = """
+one = Pipes()
+y = one.call(nd, nd.ones(3))
+one.wait()
+one.go_on(4)
+print(y.asnumpy())
+"""
+
+BESIDE = """
+mx.engine.set_num_threads(2)
+both = Pipes(), Pipes()
+x = sym.var("x")
+exe = sym.Group([each.call(sym, x * 2) + 1 for each in both]).simple_bind(
+    mx.cpu(), x=(3,), grad_req="null"
+)
+exe.arg_dict["x"][:] = 1
+exe.forward()
+for each in both:
+    each.wait()
+for byte, each in enumerate(both):
+    each.go_on(byte)
+print(*[y.asnumpy() for y in exe.outputs])
+"""
 
 
-@pytest.fixture
-def pipes():
-    both = Pipes(), Pipes()
-    yield both
-    for one in both:
-        one.close()
+@pytest.fixture(params=["c_wait", "mx_wait"])
+def pipes(request):
+    """The start of a program, for an operator of each interface."""
+    name = request.param
+    library = compiled("waiting.c") if name == "c_wait" else compiled_text(NNVM, "waiting.cc")
+    return PIPES.format(library=str(library), name=name)
 
 
-@pytest.mark.parametrize("name", ["c_wait", "mx_wait"])
-def test_a_call_returns_while_its_kernel_waits_for_python(name, pipes):
-    one, _ = pipes
-    y = getattr(nd, name)(nd.ones(3), **one.arguments)
-    one.wait()
-    one.go_on(4)
-    assert y.asnumpy().tolist() == [5, 5, 5]
+def test_a_call_returns_while_its_kernel_waits_for_python(pipes):
+    assert printed(pipes + ALONE) == "[5. 5. 5.]"
 
 
-@pytest.mark.parametrize("name", ["c_wait", "mx_wait"])
-def test_nodes_that_do_not_need_each_other_run_at_the_same_time(name, pipes):
-    x, op = sym.var("x"), getattr(sym, name)
-    ends = [op(x * 2, **each.arguments) + 1 for each in pipes]
-    exe = sym.Group(ends).simple_bind(mx.cpu(), x=(3,), grad_req="null")
-    exe.arg_dict["x"][:] = 1
-    exe.forward()
-    for each in pipes:
-        each.wait()
-    for byte, each in enumerate(pipes):
-        each.go_on(byte)
-    assert [y.asnumpy().tolist() for y in exe.outputs] == [[3, 3, 3], [4, 4, 4]]
+def test_nodes_that_do_not_need_each_other_run_at_the_same_time(pipes):
+    assert printed(pipes + BESIDE) == "[3. 3. 3.] [4. 4. 4.]"

@@ -185,9 +185,9 @@ def _attach(name: str, f: Any, gradient: Callable[..., Any], entry: Entry) -> No
 
 
 def _check_arguments(name: str, f: Any, param: type[Parameter] | None) -> None:
-    """Refuses arguments of a function of Python that no call of an operator could give: with
-    defaults, or fields of ``param``, which has them. (Functions of libraries may have defaults, and
-    values may be bound behind a ``*``.)
+    """Refuses arguments of a function of Python that no call of an operator could give: those with
+    defaults, and those named as fields of ``param``, which the first argument has. (Functions of
+    libraries may have defaults, and values may be bound behind a ``*``.)
     """
     if not hasattr(f, "__code__"):
         return

@@ -90,12 +90,13 @@ class OneBackward(NamedTuple):
     outputs: bool
 
     def __call__(self, node: GradNode, out_grads: Sequence[GradEntry]) -> list[GradEntry]:
-        more = node.inputs * self.inputs + node.outputs * self.outputs
-        return node.backward(self.backward, [*out_grads, *more])
+        inputs = node.inputs if self.inputs else []
+        outputs = node.outputs if self.outputs else []
+        return node.backward(self.backward, [*out_grads, *inputs, *outputs])
 
     def deps(self, attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
         """What the backward operator reads, for the core."""
-        counts = (n_out, n_in * self.inputs, n_out * self.outputs)
+        counts = (n_out, n_in if self.inputs else 0, n_out if self.outputs else 0)
         sources = zip((Source.OUT_GRAD, Source.INPUT, Source.OUTPUT), counts)
         return [(source, i) for source, n in sources for i in range(n)]
 

@@ -1,4 +1,4 @@
-"""What is known of an operator that is registered by attributes; ``Entry`` changes it."""
+"""What is known of an operator that is registered by attributes. ``Entry`` adds methods to it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class OperatorRecord:
 
     name: str
     #: Views that kernels get unless they ask for others.
-    views: str = "ndarray"
+    views: str = field(init=False, default="ndarray")
     #: Level and value by the name of an attribute, and the kind of views of each kernel.
-    attributes: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    kernel_views: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, tuple[int, Any]] = field(init=False, default_factory=dict)
+    kernel_views: dict[str, str] = field(init=False, default_factory=dict)
     #: A class of parameters, or a function of texts.
-    param: Any = None
-    num_inputs: Any = 1
-    num_outputs: Any = 1
-    arguments: list[tuple[str, str, str]] = field(default_factory=list)
-    input_docs: Mapping[str, str] = field(default_factory=dict)
-    param_docs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    aliases: list[str] = field(default_factory=list)
-    doc: str = ""
-    key_var_num_args: str | None = None
+    param: Any = field(init=False, default=None)
+    num_inputs: Any = field(init=False, default=1)
+    num_outputs: Any = field(init=False, default=1)
+    arguments: list[tuple[str, str, str]] = field(init=False, default_factory=list)
+    input_docs: Mapping[str, str] = field(init=False, default_factory=dict)
+    param_docs: dict[str, tuple[str, str]] = field(init=False, default_factory=dict)
+    aliases: list[str] = field(init=False, default_factory=list)
+    doc: str = field(init=False, default="")
+    key_var_num_args: str | None = field(init=False, default=None)
     #: Whether the core has the operator.
-    installed: bool = False
+    installed: bool = field(init=False, default=False)
     #: Whether the decorator ``op.op`` made the record, and whether it was replaced.
-    decorated: bool = False
-    superseded: bool = False
+    decorated: bool = field(init=False, default=False)
+    superseded: bool = field(init=False, default=False)
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The value of an attribute."""

@@ -110,8 +110,10 @@ def close(name: object, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """The end of a message about a missing name: the public one that is most like it, if any."""
-    near = close(name, (k for k in known if not k.startswith("_")), cutoff)
+    """The end of a message about a missing name: the one that is most like it, if any; a private
+    one for a private name only.
+    """
+    near = close(name, (k for k in known if name[:1] == "_" or k[:1] != "_"), cutoff)
     return f", did you mean '{near[0]}'?" if near else ""
 
 

@@ -74,8 +74,8 @@ def _sample(
         if not extents or 0 in extents:
             drawn = _sample(name, params, (1,), dtype, ctx, None, {})
             return empty(extents, drawn.context, drawn.dtype) if extents else drawn.reshape(())
-    elif out is None and isinstance(shape, (tuple, list)) and not shape:
-        _extents(shape, zero_is_unknown=True)
+    elif out is None:
+        shape = _extents(shape, zero_is_unknown=True)
     given = [*params.items(), ("shape", shape)]
     if dtype is not None:
         given.append(("dtype", np.dtype(dtype).name))

@@ -97,13 +97,13 @@ class GlobalFunction:
         self._trainer = Trainer()
         for key, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise self._fails(f"invalid argument *{key}: expected one by name")
+                raise self._error(f"invalid argument *{key}: expected one by name")
             if not isinstance(parameter.annotation, typing.Placeholder):
                 form = "typing.Numpy.Placeholder((2, 3))"
-                raise self._fails(f"argument '{key}': expected an annotation such as {form}")
+                raise self._error(f"argument '{key}': expected an annotation such as {form}")
         functools.update_wrapper(self, function)
 
-    def _fails(self, message: str) -> Exception:
+    def _error(self, message: str) -> Exception:
         return fail(f"job '{self.name}'", message)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,11 +150,12 @@ class GlobalFunction:
         if expected.many and isinstance(value, (list, tuple)):
             value = value[0] if len(value) == 1 else value
         value = np.asarray(value)
-        fits = {"dtype": value.dtype == expected.dtype, "shape": expected.fits(value.shape)}
-        for what in fits:
-            if not fits[what]:
-                given, wanted = getattr(value, what), getattr(expected, what)
-                raise self._fails(f"invalid {what} of argument '{key}' {given}: expected {wanted}")
+        for what, given, wanted, fits in (
+            ("dtype", value.dtype, expected.dtype, value.dtype == expected.dtype),
+            ("shape", value.shape, expected.shape, expected.fits(value.shape)),
+        ):
+            if not fits:
+                raise self._error(f"invalid {what} of argument '{key}' {given}: expected {wanted}")
         return nd.array(value, dtype=value.dtype)
 
     def _given_back(self, result: Any) -> Any:

@@ -281,6 +281,8 @@ class Optimizer:
         return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
 
     def _get_lrs(self, indices: Sequence[int]) -> list[float]:
+        if self.lr_scheduler is None:  # no calls are counted, and a subclass may set lr by weight
+            return [self._get_lr(index) for index in indices]
         rates: list[float] = []
         for start in range(0, len(indices), self.rates_together):
             self._held_rate = self.learning_rate

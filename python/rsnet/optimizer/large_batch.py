@@ -154,7 +154,11 @@ class LARS(WithMomentum):
         self._update_count(index)
         self._step(index, weight, grad, state, self._momentum_of_call())
 
-    update_multi_precision = LAMB.update_multi_precision
+    def update_multi_precision(
+        self, index: int, weight: NDArray, grad: NDArray, state: Any
+    ) -> None:
+        """`update`, by the copy in float32 where there is one."""
+        self.update_many([index], [weight], [grad], [state])
 
     def update_many(
         self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]

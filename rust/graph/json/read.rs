@@ -97,8 +97,8 @@ fn graph_of(file: &SymbolFile, built: &Built) -> Result<Graph> {
     Ok(graph)
 }
 
-/// Most levels of brackets: a loop within a loop is four. What is read, and what is made of it,
-/// recurses as deep.
+/// Most levels of brackets: a loop within a loop is four. Reading, building and dropping recurse as
+/// deep as the brackets.
 const DEEPEST: usize = 1024;
 
 /// The brackets of a text that are open at once, at most.
@@ -261,7 +261,7 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
     })
 }
 
-/// Reads a graph inside a node. (How deep they can be nested the JSON parser limits.)
+/// Reads a graph inside a node. (How deep these are nested is limited by [`DEEPEST`].)
 fn read_body(value: &Json, place: &str) -> Result<RawGraph> {
     let map = object(value, place, "content")?;
     check_keys(map, &GRAPH_KEYS, &["nodes", "heads"], place)?;

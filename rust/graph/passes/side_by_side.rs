@@ -1,15 +1,15 @@
 //! Memory that lets callbacks, and kernels that may take long, run side by side.
 //!
-//! Operators that are alone (`OpDef::is_alone`) may block, so one that does not need another's
-//! result should not wait for its memory either. A node that takes over the bytes of another has to
-//! wait for it, and with it for those of them that lead to it. What a node uses therefore keeps its
-//! bytes until every one to come in the same pass needs those anyway.
+//! Nodes that are alone (`OpDef::is_alone`) may block, so one that does not need another's result
+//! should not wait for its memory either. A node that takes over the bytes of another has to wait
+//! for it, and for the alone nodes that lead to it. What a node uses keeps its bytes until every
+//! later alone node of the pass needs those anyway.
 
 use super::super::reach::Edges;
 use super::super::static_graph::Graph;
 use std::ops::Range;
 
-/// By node: the position of the last one that would wait in vain if it took over memory of
+/// By node: the position of the last alone node that would wait in vain if it took over memory of
 /// the node; 0 where none would.
 pub struct Apart {
     until: Vec<u32>,
@@ -41,7 +41,7 @@ impl Apart {
     }
 }
 
-/// For what is alone in one pass: the last later node of them that they do not lead to.
+/// For the alone nodes of one pass: the last later one that they do not lead to.
 fn find(graph: &Graph, edges: &Edges, pass: Range<usize>, until: &mut [u32]) {
     let is_alone = |id: &usize| graph.nodes[*id].op.as_ref().is_some_and(|op| op.is_alone());
     let alone: Vec<usize> = pass.filter(is_alone).collect();

@@ -8,7 +8,7 @@ use crate::operator::{GradBuilder, GradEntry, GradFn, GradNode, Gradients, Value
 use std::sync::Arc;
 
 /// The slopes of the logarithm of a density, from the samples and the parameters: in the samples
-/// (none where these are counts) and in each parameter.
+/// (none where it is 0 or samples are counts) and in each parameter.
 type Slopes = fn(Expr, &[Expr]) -> Vec<Option<Expr>>;
 
 #[rustfmt::skip]
@@ -78,9 +78,9 @@ fn gradients(
     vectors: bool,
 ) -> Result<Gradients> {
     let sample = node.inputs[0];
-    let axes = axes_of(b, sample);
+    let axes = spec(b, sample)?.0.ndim();
     let params = node.inputs[1..].iter().map(|&p| {
-        let before = axes_of(b, p);
+        let before = spec(b, p)?.0.ndim();
         opposite(b, p, before, axes, vectors).map(Expr::Entry)
     });
     let params = params.collect::<Result<Vec<_>>>()?;
@@ -101,10 +101,6 @@ fn gradients(
         grads[i] = Some(Expr::Op("reshape_like", vec![], vec![grad, like]).eval(b)?);
     }
     Ok(grads)
-}
-
-fn axes_of(b: &mut dyn GradBuilder, entry: GradEntry) -> usize {
-    b.spec(entry).map_or(0, |(shape, _)| shape.ndim())
 }
 
 /// A parameter with further axes of extent 1, so that it is broadcast over the samples that it

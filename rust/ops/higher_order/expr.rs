@@ -1,9 +1,11 @@
 //! Formulas over entries of a gradient builder: written with the signs of arithmetic, evaluated
 //! into operators.
 
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::operator::{GradBuilder, GradEntry, Value};
 use crate::ops::elementwise::binary::BinaryFn;
+use crate::shape::Shape;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// A formula. Operators on two arrays broadcast; numbers fold into the operators on an array and a
@@ -16,6 +18,11 @@ pub enum Expr {
     Op(&'static str, Vec<(&'static str, Value)>, Vec<Expr>),
     /// The backward operator of this name, with the node's parameters: its first output.
     Spread(&'static str, Box<Expr>),
+}
+
+/// Shape and dtype of a value.
+pub fn spec(b: &dyn GradBuilder, entry: GradEntry) -> Result<(Shape, DType)> {
+    b.spec(entry).ok_or_else(|| Error::internal("a second derivative is taken outside of the tape"))
 }
 
 /// A function of two formulas; `f` computes it on numbers.

@@ -117,8 +117,7 @@ fn determinant(b: &mut dyn GradBuilder, node: &GradNode<'_>, of: usize) -> Resul
     let g = Expr::Entry(node.out_grad(b, of)?);
     let factor = if of == 0 { g * Expr::Entry(node.outputs[0]) } else { g };
     let factor = factor.eval(b)?;
-    let dims = b.spec(node.inputs[0]).map(|spec| Dims::from_slice(spec.0.dims()));
-    let mut dims = dims.unwrap_or_default();
+    let mut dims = Dims::from_slice(spec(b, node.inputs[0])?.0.dims());
     let batch = dims.len().saturating_sub(2);
     dims[batch..].fill(1);
     let shape = Value::List(dims.iter().map(|&n| Value::Int(n)).collect());
@@ -129,7 +128,8 @@ fn determinant(b: &mut dyn GradBuilder, node: &GradNode<'_>, of: usize) -> Resul
     Ok(vec![Some((Expr::Entry(turned) * Expr::Entry(factor)).eval(b)?)])
 }
 
-/// With n elements a group: `dx = (g + 2 h (x - mean(x))) / n` for g at the mean, h at the variance.
+/// With n elements a group: `dx = (g + 2 h (x - mean(x))) / n` for g at the mean, h at the
+/// variance.
 fn moments(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let mut params = vec![("keepdims", Value::from(true))];
     params.extend(node.attrs.value("axes").map(|axes| ("axis", axes.clone())));
@@ -141,9 +141,8 @@ fn moments(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         Ok(Expr::Entry(kept))
     };
     let [g, h] = [kept(0)?, kept(1)?];
-    let [all, groups] =
-        [node.inputs[0], node.outputs[0]].map(|e| b.spec(e).map_or(1, |spec| spec.0.size()));
-    let n = all as f64 / groups.max(1) as f64;
+    let [all, groups] = [spec(b, node.inputs[0])?.0, spec(b, node.outputs[0])?.0];
+    let n = all.size() as f64 / groups.size().max(1) as f64;
     let dx = (h * num(2.0) * (x - mean) + g) / num(n);
     Ok(vec![Some(dx.eval(b)?)])
 }
@@ -151,9 +150,7 @@ fn moments(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
 /// `dx = g * (softmax(x) - one_hot(label))`, none for the labels.
 fn cross_entropy(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let g = Expr::Entry(node.out_grad(b, 0)?);
-    let Some((shape, dtype)) = b.spec(node.inputs[0]) else {
-        return node.op.gradient.apply(b, node);
-    };
+    let (shape, dtype) = spec(b, node.inputs[0])?;
     let classes = shape.dims().last().copied().unwrap_or(0);
     let params = [("depth", Value::Int(classes)), ("dtype", Value::Str(dtype.name().into()))];
     let hot = Expr::Entry(b.op("one_hot", "", &params, &[node.inputs[1]])?[0]);

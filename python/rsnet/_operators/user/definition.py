@@ -219,7 +219,7 @@ class UserOpDefinition:
         return (ins, self.inference.shapes(conf, ins), True) if exact else None
 
     def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
-        """Inference where shapes are known, and types but for some of inputs."""
+        """Types of inputs, of which some may be unknown; shapes and types of outputs."""
         return self.inference.both(conf, shapes, types)
 
     def _infer_both(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Any:

@@ -33,13 +33,12 @@ __getattr__ = module_getattr(__name__)
 
 def _names(what: str, given: Any) -> set[str]:
     """Names in a list, checked."""
-    if given is not None and (
-        isinstance(given, (str, bytes))
-        or not isinstance(given, Iterable)
-        or not all(isinstance(name, str) for name in given)
-    ):
+    given = () if given is None else given
+    is_list = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    names = list(given) if is_list else []
+    if not is_list or not all(isinstance(name, str) for name in names):
         raise TypeError(f"invalid {what} {shown(given)}: expected a list of names")
-    return set(given or ())
+    return set(names)
 
 
 def _expect_arrays(what: str, given: Any) -> None:

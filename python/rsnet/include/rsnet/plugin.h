@@ -179,7 +179,8 @@ enum {
   RSNET_NOT_DETERMINISTIC = 4, /* equal calls may differ: never merged, never computed again */
   RSNET_RANDOM = 8,           /* draws random numbers by host->random */
   RSNET_LONG = 16             /* a call may take long, or wait for another thread: never run on the
-                                 thread that asks for it, nor in one operation with other nodes */
+                                 thread that asks for it, nor in one operation with other nodes; as
+                                 many run at once as the engine has threads */
 };
 typedef struct rsnet_op {
   uint32_t struct_size;

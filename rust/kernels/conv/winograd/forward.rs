@@ -231,7 +231,7 @@ unsafe fn run_task<T: Real>(
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
 ) {
-    let room = Room { blocks: filter_room.inner / LANES, tiles: region.read() };
+    let room = Room { blocks: filter_room.inner / LANES, tiles: region.tiles_read() };
     let sum_room = Room { blocks: GROUP, tiles: region.tiles() };
     let (each, [_, out_size]) = (region.tiles_each(), geometry.sizes());
     let (input, output) = geometry.cuts();

@@ -4,7 +4,7 @@ use super::Geometry;
 use std::ops::Range;
 
 /// Some rows of tiles of some output slices. With several taps on the depth axis, these are slices
-/// of one image, and the input has as many slices more as there are taps after the first.
+/// of one image, and each tap after the first reads one more input slice.
 ///
 /// Tiles are numbered slice by slice, so from one tap to the next they are the same number on.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Region {
     }
 
     /// Tiles of the input.
-    pub fn read(&self) -> usize {
+    pub fn tiles_read(&self) -> usize {
         self.inputs() * self.tiles_each()
     }
 
@@ -54,7 +54,8 @@ impl Region {
 
 /// All tiles in regions of about equal size.
 pub struct Regions {
-    /// Output slices that a region may have part of, and how many times so many there are.
+    /// Output slices that may share a region (all, or those of an image), and how many such runs
+    /// there are.
     run: usize,
     runs: usize,
     slices_each: usize,

@@ -163,7 +163,8 @@ impl Phases {
 
     /// Planes of a task.
     fn grain(&self) -> usize {
-        (1usize << 14).div_ceil(self.input[0] * self.input[1])
+        // (An empty image has outputs by its padding alone.)
+        (1usize << 14).div_ceil((self.input[0] * self.input[1]).max(1))
     }
 }
 

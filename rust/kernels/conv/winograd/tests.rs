@@ -133,7 +133,7 @@ proptest! {
         let mut seen = vec![0; geometry.slices() * rows];
         let largest = regions.largest();
         for region in (0..regions.count()).map(|i| regions.at(i)) {
-            prop_assert!(region.tiles() <= largest.tiles() && region.read() <= largest.read());
+            prop_assert!(region.tiles() <= largest.tiles() && region.tiles_read() <= largest.tiles_read());
             prop_assert_eq!(region.tiles() % (region.rows.len() * across), 0);
             for (i, slice) in region.slices.clone().enumerate() {
                 region.rows.clone().for_each(|row| seen[slice * rows + row] += 1);
@@ -147,8 +147,8 @@ proptest! {
             }
         }
         prop_assert!(seen.iter().all(|n| *n == 1));
-        let least = if region_is_least(&largest) { usize::MAX } else { most };
-        prop_assert!(largest.read() <= least);
+        let limit = if region_is_least(&largest) { usize::MAX } else { most };
+        prop_assert!(largest.tiles_read() <= limit);
     }
 }
 
@@ -164,6 +164,17 @@ fn columns_that_no_output_reads_are_skipped() {
     let want = naive(&conv, &x, &w, &dy);
     for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
         assert!(close(got, want, 1e-11), "{got:?}, expected {want:?}");
+    }
+}
+
+#[test]
+fn outputs_of_padding_alone_are_zeros() {
+    for (kernel, stride) in [(3, 1), (7, 2)] {
+        let conv = filter(kernel, stride, (2, [3, 5], [0, 0], [kernel - 1; 2])).unwrap();
+        assert!(Geometry::of(&conv).is_some());
+        let [x, w, dy] = operands(&conv, 4);
+        let [y, dx, dw] = transformed(&conv, &x, &w, &dy);
+        assert!(dx.is_empty() && y.into_iter().chain(dw).all(|value| value == 0.0), "{conv:?}");
     }
 }
 

@@ -40,9 +40,9 @@ pub unsafe fn backward_weight<T: Real>(geometry: &Geometry, x: *const T, dy: *co
     let most = ROUND_BYTES / tile;
     let regions = Regions::new(geometry, most);
     let largest = regions.largest();
-    let each = (most / largest.read()).clamp(1, regions.count());
+    let each = (most / largest.tiles_read()).clamp(1, regions.count());
     let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
-    let tiles = [largest.read(), largest.tiles()];
+    let tiles = [largest.tiles_read(), largest.tiles()];
     let rooms = [0, 1].map(|side| Room { blocks: blocks[side], tiles: each * tiles[side] });
     with_scratch(sums_room.len() + rooms[0].len() + rooms[1].len(), |scratch: &mut [T]| {
         let (sums, rest) = scratch.split_at_mut(sums_room.len());
@@ -173,12 +173,12 @@ unsafe fn multiply<T: Real>(
     };
     // The tiles in spans, of which as many as stay in the cache are multiplied before the next.
     let spans = |Part { region, first }: &Part| {
-        let (tiles, first) = (region.tiles(), *first);
-        let span = move |start| (first.map(|first| first + start), TERMS.min(tiles - start));
+        let (tiles, each, first) = (region.tiles(), region.tiles_each(), *first);
+        let span = move |start| (first.map(|first| first + start), TERMS.min(tiles - start), each);
         (0..tiles).step_by(TERMS).map(span)
     };
     let spans: Vec<_> = round.iter().flat_map(spans).collect();
-    let Some((Part { region, .. }, (_, longest))) = round.first().zip(spans.first()) else {
+    let Some((Part { region, .. }, (_, longest, _))) = round.first().zip(spans.first()) else {
         return;
     };
     let cached: Vec<_> = spans.chunks((TERMS / longest).max(1)).collect();
@@ -186,11 +186,10 @@ unsafe fn multiply<T: Real>(
         for p in all {
             for (i, spans) in cached.iter().enumerate() {
                 for tap in 0..region.taps {
-                    let on = tap * region.tiles_each();
                     for inner in 0..rooms[0].blocks {
                         let mut add = add || i > 0;
-                        for &([left, right], k) in *spans {
-                            product(p, (tap, inner), [left + on, right], k, add);
+                        for &([left, right], k, each) in *spans {
+                            product(p, (tap, inner), [left + tap * each, right], k, add);
                             add = true;
                         }
                     }

@@ -30,11 +30,13 @@ class NnvmOp {
     return value != nullptr && *value;
   }
 
-  // The type of one that depends on parameters is not known.
+  // A function that fails without parameters may return any type with them.
   bool IsLong() const {
     const FExecType* type = Attr<FExecType>("FExecType");
+    NodeAttrs attrs;
+    attrs.op = op_;
     try {
-      return type != nullptr && (*type)(NodeAttrs()) != ExecType::kSync;
+      return type != nullptr && (*type)(attrs) != ExecType::kSync;
     } catch (...) {
       return true;
     }

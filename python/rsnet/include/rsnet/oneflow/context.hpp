@@ -355,8 +355,8 @@ class KernelComputeContext : public Context {
         device_ctx_(call->stream),
         has_tmp_(has_tmp) {}
 
-  // The array, which lives as long as the context; nullptr if the argument is absent, or if the
-  // kernel asks for no temporary space.
+  // The array, which lives as long as the context; nullptr if the argument is absent. 'tmp_buffer'
+  // is nullptr if SetInferTmpSizeFn said 0, and an error without that function.
   Tensor* Tensor4ArgNameAndIndex(const std::string& arg, int32_t i) {
     if (arg == "tmp_buffer") {
       if (!has_tmp_) {
