@@ -2,6 +2,7 @@
 on.
 """
 
+import shutil
 import subprocess
 
 import numpy as np
@@ -260,19 +261,14 @@ def library_of_gcc(name):
     return found if "/" in found else None
 
 
-@pytest.mark.slow
-def test_under_sanitizers():
-    """Every hostile registration, call and gradient under the address and undefined-behaviour
-    sanitizers.
+def every_case(*flags):
+    """A program that tries every hostile registration, call and gradient, compiled with these
+    flags, and prints how many were refused.
     """
-    # The preloaded sanitizer looks for libstdc++ when the process starts.
-    preloaded = [library_of_gcc(name) for name in ("libasan.so", "libstdc++.so.6")]
-    if not all(preloaded):
-        pytest.skip("g++ has no address sanitizer here")
-    code = f"""
+    return f"""
         import rsnet as mx
         from plugins import compiled
-        flags = ["-fsanitize=address,undefined", "-fno-sanitize=vptr"]
+        flags = {flags!r}
         def refused(call, *arguments, **more):
             try:
                 call(*arguments, **more)
@@ -301,14 +297,31 @@ def test_under_sanitizers():
         bind("fine_destroyers")
         print(*counts, mx.nd.good_own_thread(mx.nd.ones(5)).asnumpy().sum())
     """
+
+
+EVERY_CASE = [str(len(REGISTRATIONS)), str(len(CALLS)), "0", "10.0"]
+
+
+@pytest.mark.slow
+def test_under_sanitizers():
+    """With the address and undefined-behaviour sanitizers."""
+    # The preloaded sanitizer looks for libstdc++ when the process starts.
+    preloaded = [library_of_gcc(name) for name in ("libasan.so", "libstdc++.so.6")]
+    if not all(preloaded):
+        pytest.skip("g++ has no address sanitizer here")
     done = run(
-        code,
+        every_case("-fsanitize=address,undefined", "-fno-sanitize=vptr"),
         LD_PRELOAD=" ".join(preloaded),
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [str(len(REGISTRATIONS)), str(len(CALLS)), "0", "10.0"]
+    assert done.stdout.split() == EVERY_CASE
     assert "ERROR" not in done.stderr and "runtime error" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="there is no clang")
+def test_by_clang():
+    assert printed(every_case(), CC="clang", CXX="clang++").split() == EVERY_CASE
 
 
 def test_sources_have_a_test_for_every_case():

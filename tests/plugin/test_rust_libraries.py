@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 from places import ROOT
-from processes import run
+from processes import printed, run
 
 import rsnet as mx
 from rsnet import nd, sym
@@ -52,6 +52,23 @@ def test_an_operator_with_its_gradient():
     loaded, values, error = done.stdout.splitlines()[:3]
     assert loaded == "['rust_cube']" and values == "[2.0, 16.0] [6.0, 24.0]"
     assert "rust_cube: panic: by is -1, expected 0 or more" in error
+
+
+def test_an_operator_in_training():
+    code = f"""
+        import rsnet as mx
+        mx.load_library({built("cube")!r})
+        x, w = mx.nd.array([0.2, 0.5, 1.0]), mx.nd.ones((1,))
+        w.attach_grad()
+        for _ in range(300):
+            with mx.autograd.record():
+                error = mx.nd.rust_cube(x * w, by=2) - mx.nd.rust_cube(x * 1.5, by=2)
+                loss = (error ** 2).mean()
+            loss.backward()
+            w -= 0.002 * w.grad
+        print(round(w.asscalar(), 3))
+    """
+    assert printed(code) == "1.5"
 
 
 def test_shapes_that_depend_on_attributes(names):
