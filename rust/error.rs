@@ -119,6 +119,12 @@ impl Error {
         Self::new(ErrorKind::Type, message)
     }
 
+    /// An [`ErrorKind::Memory`]: an allocation of so many bytes failed.
+    #[cold]
+    pub fn no_memory(bytes: usize) -> Self {
+        Self::new(ErrorKind::Memory, format!("cannot allocate {bytes} bytes"))
+    }
+
     /// An [`ErrorKind::Index`]: an index outside of its axis.
     pub fn index(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Index, message)

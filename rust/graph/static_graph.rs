@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::operator::{Attrs, OpDef, Schema};
+use crate::operator::{Attrs, OpDef, Schema, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -118,6 +118,22 @@ pub fn empty_attrs() -> Arc<Attrs> {
 fn empty_dict() -> Arc<Dict> {
     static EMPTY: LazyLock<Arc<Dict>> = LazyLock::new(Arc::default);
     EMPTY.clone()
+}
+
+/// The strings of a node in the gradient of another one: those of that node, `own` ones in place of
+/// them and, where the operator counts its own inputs, their number.
+pub fn dict_in_gradient(
+    mut dict: Arc<Dict>,
+    op: &OpDef,
+    own: &[(&str, Value)],
+    inputs: Option<usize>,
+) -> Arc<Dict> {
+    let own = own.iter().map(|(name, value)| ((*name).to_owned(), value.to_string()));
+    let count = op.key_var_num_args.clone().zip(inputs.map(|n| n.to_string()));
+    for (name, text) in own.chain(count) {
+        Arc::make_mut(&mut dict).insert(name, text);
+    }
+    dict
 }
 
 /// New numbers of a graph's nodes, by their old ones.

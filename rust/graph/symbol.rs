@@ -172,18 +172,13 @@ impl SymNode {
     }
 }
 
-/// Returns whether `key` is one of the operator's parameters.
-fn is_param(op: &OpDef, key: &str) -> bool {
-    op.schema.fields.iter().any(|f| f.name == key)
-}
-
 /// Parses the parameters among the attributes of node `name`; attributes that are not parameters of
 /// the operator are skipped.
 pub fn parse_dict(op: &OpDef, dict: &Dict, name: &str) -> Result<Attrs> {
     let free_form = op.schema.open || op.schema.fields.is_empty();
     let given: Vec<(&str, Value)> = dict
         .iter()
-        .filter(|(k, _)| free_form || is_param(op, k))
+        .filter(|(k, _)| free_form || op.has_param(k))
         .map(|(k, v)| (k.as_str(), Value::Str(v.clone())))
         .collect();
     op.parse_at(&given, name)

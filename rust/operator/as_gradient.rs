@@ -42,7 +42,8 @@ impl OpDef {
         params
     }
 
-    fn has_param(&self, name: &str) -> bool {
+    /// Returns whether `name` is one of the operator's parameters.
+    pub fn has_param(&self, name: &str) -> bool {
         self.schema.fields.iter().any(|f| f.name == name)
     }
 

@@ -390,6 +390,20 @@ unsafe fn rule<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Rule) -> Resu
     }
 }
 
+/// As [`rule`], with what makes a node or an entry and returns its handle.
+///
+/// # Safety
+/// As [`with`].
+unsafe fn making(ctx: *mut Ctx, f: impl FnOnce(&mut Rule) -> Result<u64>) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        rule(ctx, 0, |p| {
+            let made = f(p);
+            p.made(made)
+        })
+    }
+}
+
 unsafe extern "C" fn node_name(ctx: *mut Ctx) -> *const c_char {
     // SAFETY: the contract.
     unsafe { rule(ctx, c"".as_ptr(), |p| Ok(p.name.as_ptr())) }
@@ -407,21 +421,15 @@ unsafe extern "C" fn has_out_grad(ctx: *mut Ctx, output: i32) -> i32 {
 
 unsafe extern "C" fn entry(ctx: *mut Ctx, source: i32, number: i32) -> u64 {
     // SAFETY: the contract.
-    unsafe {
-        rule(ctx, 0, |p| {
-            let made = p.value(source, number);
-            p.made(made)
-        })
-    }
+    unsafe { making(ctx, |p| p.value(source, number)) }
 }
 
 unsafe extern "C" fn node(ctx: *mut Ctx, op: *const c_char, name: *const c_char) -> u64 {
     // SAFETY: the contract.
     unsafe {
-        rule(ctx, 0, |p| {
-            let op = given(op, "the operator of a node");
-            let made = op.and_then(|op| p.node(op, abi::text(name).unwrap_or_default()));
-            p.made(made)
+        making(ctx, |p| {
+            let op = given(op, "the operator of a node")?;
+            p.node(op, abi::text(name).unwrap_or_default())
         })
     }
 }
@@ -453,12 +461,7 @@ unsafe extern "C" fn node_attr(
 
 unsafe extern "C" fn node_output(ctx: *mut Ctx, node: u64, arg: *const c_char, i: i32) -> u64 {
     // SAFETY: the contract.
-    unsafe {
-        rule(ctx, 0, |p| {
-            let made = p.output(node, abi::text(arg), i);
-            p.made(made)
-        })
-    }
+    unsafe { making(ctx, |p| p.output(node, abi::text(arg), i)) }
 }
 
 unsafe extern "C" fn bind_grad(ctx: *mut Ctx, input: i32, value: u64) -> Status {

@@ -159,10 +159,7 @@ impl Segment {
             _ if self.in_memory == 0 => true,
             PHDR => is_loaded() && self.offset == image.headers,
             // Every thread gets a copy, with zeros behind it.
-            TLS => {
-                let few = self.in_memory < MOST_OF_A_THREAD;
-                is_loaded() && sized && self.alignment <= 1 << 20 && few
-            }
+            TLS => is_loaded() && sized && few,
             GNU_RELRO => {
                 let ends = |s: &Segment| self.end() <= s.end_of_pages(LARGEST_PAGE);
                 image.loaded().any(|s| s.contains(self) && ends(s))

@@ -77,8 +77,7 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
 /// The array arguments in a signature. One whose name Python cannot show has another there, and is
 /// positional-only, as are those before it.
 fn array_parameters(op: &OpDef, arrays: &[String]) -> String {
-    let is_taken =
-        |name: &String| arrays.contains(name) || op.schema.fields.iter().any(|f| f.name == *name);
+    let is_taken = |name: &String| arrays.contains(name) || op.has_param(name);
     let last = arrays.iter().rposition(|a| !is_showable(a));
     let mut text = String::new();
     for (i, a) in arrays.iter().enumerate() {

@@ -200,7 +200,7 @@ impl Pool {
     /// given back; 0 for memory that nothing has used.
     pub fn take_with_ticket(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         if bytes > isize::MAX as usize / 2 {
-            return Err(no_memory(bytes));
+            return Err(Error::no_memory(bytes));
         }
         let class_bytes = class_of(bytes);
         let cached = {
@@ -273,7 +273,7 @@ impl Pool {
         self.report(-(class_bytes as i64), inner.usage);
         let context = self.0.context;
         failed.unwrap_or_else(|| match context.is_host() {
-            true => no_memory(bytes),
+            true => Error::no_memory(bytes),
             false => {
                 let used = inner.usage.used_bytes;
                 let bound = inner.limit.map(|most| format!(" of a limit of {most}"));
@@ -313,11 +313,6 @@ fn class_bytes_of(index: usize) -> usize {
     }
     let power = 1usize << (10 + (index - 8) / 4);
     power / 2 + ((index - 8) % 4 + 1) * (power / 8)
-}
-
-#[cold]
-fn no_memory(bytes: usize) -> Error {
-    Error::new(ErrorKind::Memory, format!("cannot allocate {bytes} bytes"))
 }
 
 fn layout(class_bytes: usize) -> Layout {

@@ -5,6 +5,7 @@
 //! operator may read other entries or consist of several nodes, so its rule is applied to the
 //! output gradients found among the inputs.
 
+use super::super::static_graph::dict_in_gradient;
 use super::super::symbol::{SymEntry, SymNode};
 use super::build::Built;
 use super::raw::Raw;
@@ -197,13 +198,7 @@ impl GradBuilder for NodeBuilder<'_> {
         let InGradient { attrs, alone } = op
             .in_gradient_of(of, &meta.attrs, own, inputs.len(), wanted)
             .at_node(&op.name, self.name)?;
-        let mut dict = meta.dict;
-        for (name, value) in own {
-            Arc::make_mut(&mut dict).insert((*name).to_owned(), value.to_string());
-        }
-        if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
-            Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
-        }
+        let dict = dict_in_gradient(meta.dict, &op, own, alone.then_some(inputs.len()));
         let mut node = SymNode::new(Some(op), self.name.to_owned(), attrs);
         node.set_dict(dict);
         node.control = vec![self.forward.clone()];

@@ -260,8 +260,7 @@ fn backward_node(
     let InGradient { attrs, .. } = match &forward.op {
         Some(of) => {
             let attrs = forward.meta().attrs.clone();
-            let set =
-                raw.dict.iter().filter(|(k, _)| op.schema.fields.iter().any(|f| f.name == **k));
+            let set = raw.dict.iter().filter(|(k, _)| op.has_param(k));
             let set = set.map(|(k, v)| (k.as_str(), Value::Str(v.clone())));
             let own = match op.library.is_some() && op.is_backward {
                 true => op.own_params(of, &attrs, set.collect()),

@@ -64,7 +64,7 @@ fn prelu(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
 fn sum_log_diag(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let mut g = Expr::Entry(node.out_grad(b, 0)?);
     // One number for each matrix; that of a single one has an axis anyway.
-    if b.spec(node.inputs[0]).is_some_and(|(shape, _)| shape.ndim() > 2) {
+    if spec(b, node.inputs[0])?.0.ndim() > 2 {
         g = Expr::Op("expand_dims", vec![("axis", Value::Int(-1))], vec![g]);
     }
     let diagonal = apply("_linalg_extractdiag", Expr::Entry(node.inputs[0]));

@@ -283,7 +283,7 @@ fn product(b: &mut dyn GradBuilder, node: &GradNode<'_>, forward: &str) -> Resul
     let [to_x, to_w] = [node.out_grads[0], node.out_grads[1]];
     let bias = node.out_grads.get(2).copied().flatten();
     let has_bias = node.out_grads.len() > 2;
-    let mut parts: Vec<GradEntry> = Vec::new();
+    let mut of_g = None;
     let mut run = |b: &mut dyn GradBuilder, x, w, bias: Option<GradEntry>| -> Result<()> {
         let mut given = params(node);
         let mut inputs = vec![x, w];
@@ -292,8 +292,8 @@ fn product(b: &mut dyn GradBuilder, node: &GradNode<'_>, forward: &str) -> Resul
             given.retain(|p| p.0 != "no_bias");
             given.push(("no_bias", true.into()));
         }
-        parts.push(b.op(forward, "", &given, &inputs)?[0]);
-        Ok(())
+        let part = b.op(forward, "", &given, &inputs)?[0];
+        add(b, &mut of_g, part)
     };
     if to_x.is_some() || bias.is_some() {
         let u = node.out_grad(b, 0)?;
@@ -302,11 +302,6 @@ fn product(b: &mut dyn GradBuilder, node: &GradNode<'_>, forward: &str) -> Resul
     if let Some(v) = to_w {
         run(b, x, v, None)?;
     }
-    let of_g = match parts[..] {
-        [] => None,
-        [one] => Some(one),
-        [p, q, ..] => Some(b.op("elemwise_add", "", &[], &[p, q])?[0]),
-    };
     let of_x = match to_w {
         Some(v) => Some(b.rerun(&[g, x, v])?[0]),
         None => None,

@@ -29,7 +29,7 @@ mod systems;
 
 use super::higher_order::complete;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::kernels::broadcast::broadcast_strides;
 use crate::kernels::copy::copy;
 use crate::kernels::layout::copy_strided;
@@ -98,10 +98,8 @@ fn kernel(f: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Kernel
 /// An empty list with room for `count` elements.
 fn room<T>(count: usize) -> Result<Vec<T>> {
     let mut list = Vec::new();
-    list.try_reserve_exact(count).map_err(|_| {
-        let text = format!("cannot allocate {} bytes", count.saturating_mul(size_of::<T>()));
-        Error::new(ErrorKind::Memory, text)
-    })?;
+    list.try_reserve_exact(count)
+        .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
     Ok(list)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{AtNode, Error, Result};
 use crate::graph::passes::mirror::Mirror;
-use crate::graph::static_graph::{Entry, Node};
+use crate::graph::static_graph::{Entry, Node, dict_in_gradient};
 use crate::operator::{GradBuilder, GradEntry, InGradient, Registry, Value, name_in_rule};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -173,13 +173,8 @@ impl GradBuilder for Builder<'_> {
             .in_gradient_of(of, &forward.attrs, own, inputs.len(), wanted)
             .at_node(&op.name, &name)?;
         let num_outputs = if alone { op.num_outputs(&attrs) } else { wanted } as u32;
-        let mut dict = forward.dict.clone();
-        for (name, value) in own {
-            Arc::make_mut(&mut dict).insert((*name).to_owned(), value.to_string());
-        }
-        if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
-            Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
-        }
+        let inputs_counted = alone.then_some(inputs.len());
+        let dict = dict_in_gradient(forward.dict.clone(), &op, own, inputs_counted);
         let node = Node {
             op: Some(op),
             attrs,
