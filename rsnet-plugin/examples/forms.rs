@@ -5,6 +5,8 @@ use rsnet_plugin::{
     Request, Result, State, When, abi, f16, plugin,
 };
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::{Read, Write};
 
 /// Sums of `size` neighbours, or the greatest of them: the shape of the output depends on an
 /// attribute.
@@ -318,4 +320,31 @@ impl Operator for Wrong {
     }
 }
 
-plugin!(Window, Show, Total, Which, Requests, Counts, Noise, Reverse, Median, Wrong);
+/// Adds the byte that it reads from one descriptor, once it has written one to another.
+struct Wait;
+
+impl Operator for Wait {
+    const NAME: &'static CStr = c"rust_wait";
+    const INPUTS: &'static [Arg] = &[Arg::new(c"x")];
+    const OUTPUTS: &'static [Arg] = &[Arg::new(c"y")];
+    const ATTRS: &'static [Attr] =
+        &[Attr::required(c"from", abi::kind::I32), Attr::required(c"to", abi::kind::I32)];
+    const DETERMINISTIC: bool = false;
+    const LONG: bool = true;
+
+    fn compute(call: &Call<'_>) -> Result {
+        let path = |i: usize| call.attrs().int(i).map(|fd| format!("/dev/fd/{fd}"));
+        let mut byte = [1];
+        let begun =
+            File::options().write(true).open(path(1)?).and_then(|mut to| to.write_all(&byte));
+        begun.map_err(|error| error.to_string())?;
+        let read = File::open(path(0)?).and_then(|mut from| from.read_exact(&mut byte));
+        read.map_err(|error| error.to_string())?;
+        for (y, x) in call.output::<f32>(0)?.iter_mut().zip(call.input::<f32>(0)?) {
+            *y = x + f32::from(byte[0]);
+        }
+        Ok(())
+    }
+}
+
+plugin!(Window, Show, Total, Which, Requests, Counts, Noise, Reverse, Median, Wrong, Wait);

@@ -213,6 +213,8 @@ pub trait Operator: 'static {
     const RANDOM: bool = false;
     /// May equal calls differ? They are then never merged, and never computed again.
     const DETERMINISTIC: bool = true;
+    /// May a call take long, or wait for another thread? (`RSNET_LONG` in `plugin.h`.)
+    const LONG: bool = false;
     /// Refuses attributes that do not go together; tried on the defaults, too.
     const CHECK: Option<fn(&Infer<'_>) -> Result> = None;
     /// Makes what [`Call::state`] lends to every run of one node.

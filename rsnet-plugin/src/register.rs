@@ -312,7 +312,9 @@ fn register_op<O: Operator>(host: &abi::Host, registry: *mut abi::Registry) -> a
     let aliases = pointers(O::ALIASES);
     let mut op = blank!(abi::Op);
     let flag = |is_on: bool, flag: u32| if is_on { flag } else { 0 };
-    op.flags = flag(O::RANDOM, abi::RANDOM) | flag(!O::DETERMINISTIC, abi::NOT_DETERMINISTIC);
+    op.flags = flag(O::RANDOM, abi::RANDOM)
+        | flag(!O::DETERMINISTIC, abi::NOT_DETERMINISTIC)
+        | flag(O::LONG, abi::LONG);
     (op.name, op.doc) = (O::NAME.as_ptr(), O::DOC.as_ptr());
     (op.aliases, op.n_aliases) = (aliases.as_ptr(), aliases.len() as i32);
     (op.inputs, op.n_inputs) = (inputs.as_ptr(), inputs.len() as i32);

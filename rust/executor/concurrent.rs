@@ -5,20 +5,25 @@
 use std::ops::Range;
 
 /// Marks the callbacks in `pass` that some other callback in it neither waits for nor is waited for
-/// by. `waits` lists, by segment, earlier ones that it waits for directly.
+/// by. `before` lists what one waits for directly, all of it earlier.
 ///
 /// Linear in the number of edges. A callback is ordered against all others if every earlier one
 /// leads to it and it leads to every later one. Let `n` be its place among the callbacks. Every
 /// earlier one leads to it exactly if the next callback after each of them has place `n` or
 /// less: the last one's must be `n` itself, and so on backwards. Likewise for later ones.
-pub fn mark(pass: Range<usize>, is_callback: &[bool], waits: &[Vec<usize>], marks: &mut [bool]) {
+pub fn mark<I: Iterator<Item = usize>>(
+    pass: Range<usize>,
+    is_callback: &[bool],
+    before: impl Fn(usize) -> I,
+    marks: &mut [bool],
+) {
     let callbacks: Vec<usize> = pass.clone().filter(|&s| is_callback[s]).collect();
     let (begin, end) = (pass.start, pass.end);
     let mut place = vec![0; pass.len()];
     for (n, &s) in callbacks.iter().enumerate() {
         place[s - begin] = n;
     }
-    let before = |s: usize| waits[s].iter().copied().filter(move |&b| b >= begin);
+    let before = |s: usize| before(s).filter(move |&b| b >= begin);
     // The nearest callback on any way back, plus one; 0: none.
     let mut last = vec![0; pass.len()];
     for s in pass {
@@ -83,7 +88,7 @@ mod tests {
                 }
             }
             let mut marks = vec![false; n];
-            mark(0..n, &callbacks[..n], &waits, &mut marks);
+            mark(0..n, &callbacks[..n], |s| waits[s].iter().copied(), &mut marks);
             prop_assert_eq!(marks, expected(&callbacks[..n], &waits));
         }
     }
@@ -91,10 +96,11 @@ mod tests {
     #[test]
     fn a_pass_is_looked_at_by_itself() {
         let waits = [vec![], vec![0], vec![0], vec![1, 2]];
+        let before = |s: usize| waits[s].iter().copied();
         let mut marks = [false; 4];
-        mark(0..2, &[true; 4], &waits, &mut marks);
+        mark(0..2, &[true; 4], before, &mut marks);
         assert_eq!(marks, [false; 4]);
-        mark(1..4, &[true; 4], &waits, &mut marks);
+        mark(1..4, &[true; 4], before, &mut marks);
         assert_eq!(marks, [false, true, true, false]);
     }
 }

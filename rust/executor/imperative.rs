@@ -12,7 +12,7 @@ use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::ndarray::{Base, NDArray};
-use crate::operator::{Attrs, OpContext, OpDef, OpReq, OpState, OwnedCall, RandomKey};
+use crate::operator::{Alone, Attrs, OpContext, OpDef, OpReq, OpState, OwnedCall, RandomKey};
 use crate::profiler::{Carried, mode};
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -232,10 +232,11 @@ impl Work<'_> {
     }
 
     fn run_inline(&self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<(), Declined> {
-        if self.prepared.is_alone() || self.prepared.on_device.is_some() {
+        let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
+        let is_alone = self.prepared.alone(|| elems) != Alone::Never;
+        if is_alone || self.prepared.on_device.is_some() {
             return Err(Declined::NotInline);
         }
-        let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
         let (profiler, device) = (&*rt.profiler, self.ctx.device);
         let label = Label { profiler, name: &self.prepared.op.name, node: how.name, device };
         inline::run(label, self.inputs, &self.written(), elems, || self.run())

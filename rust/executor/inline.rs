@@ -8,13 +8,9 @@ use crate::context::Context;
 use crate::engine::{Engine, RunOn, Task, Var};
 use crate::error::{Error, Result, guarded};
 use crate::ndarray::{Attempt, Fresh, NDArray, run_exclusive};
-use crate::operator::{Around, Attrs, Call, NativeFn, OpContext, OpDef, OpReq};
+use crate::operator::{Around, Attrs, Call, FEW_ELEMS, NativeFn, OpContext, OpDef, OpReq};
 use crate::profiler::{Recorder, mode};
 
-/// Work on at most this many elements (inputs and outputs together) takes some microseconds:
-/// `tanh` of 2,048 and a wait take 5 to 9 us inline, and 32 to 39 us as an operation; `relu` 3 and
-/// 7.
-const MAX_ELEMS: usize = 4096;
 /// Work on at most this many elements is far shorter than a task of the engine, also on arrays that
 /// have variables (`relu` and a wait: 3.2 us inline, 4.0 us as an operation on the same thread).
 const TINY_ELEMS: usize = 512;
@@ -70,7 +66,7 @@ pub fn run<R>(
     elems: usize,
     f: impl Fn() -> Result<R>,
 ) -> Result<R, Declined> {
-    if elems > MAX_ELEMS {
+    if elems > FEW_ELEMS {
         return Err(Declined::NotInline);
     }
     let Some(array) = reads.first().or(writes.first()) else { return Err(Declined::NotAsked) };

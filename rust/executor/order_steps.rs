@@ -1,13 +1,16 @@
 //! The order in which the steps of a pass are cut into segments.
 //!
-//! Callbacks, and native steps that may take long, are alone in their segments. A segment waits for
-//! everything that any of its steps waits for. So that none of them waits for one whose result it
-//! does not need, the other steps stay together only if the same ones lead to them. Of these, the
-//! steps that lead to none are apart: they run meanwhile.
+//! Callbacks, native steps that may take long, and large ones of libraries that can run side by
+//! side are alone in their segments. A segment waits for everything that any of its steps waits
+//! for. So that none of them waits for one whose result it does not need, the other steps stay
+//! together only if the same ones lead to them. Of these, the steps that lead to none are apart:
+//! they run meanwhile.
 
+use super::concurrent;
 use super::step::Step;
 use crate::engine::Var;
 use crate::graph::{Edges, Plan};
+use crate::operator::Alone;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -21,12 +24,17 @@ impl Ordered {
     /// Returns the steps of `pass` in an order that data, memory and arrays from outside allow.
     /// If none is alone, that is the given one, in one group.
     pub fn of(plan: &Plan, steps: &[Step], pass: Range<usize>) -> Ordered {
-        let is_alone: Vec<bool> = steps[pass.clone()].iter().map(Step::is_alone).collect();
+        let alone: Vec<Alone> = steps[pass.clone()].iter().map(Step::alone).collect();
         let (begin, count) = (pass.start, pass.len());
-        if !is_alone.contains(&true) {
-            return Ordered { steps: pass.collect(), groups: vec![0; count] };
+        let as_given = || Ordered { steps: pass.clone().collect(), groups: vec![0; count] };
+        if alone.iter().all(|&alone| alone == Alone::Never) {
+            return as_given();
         }
-        let edges = Edges::new(count, &pairs(plan, &steps[pass]));
+        let edges = Edges::new(count, &pairs(plan, &steps[pass.clone()]));
+        let is_alone = choose(&edges, &alone);
+        if !is_alone.contains(&true) {
+            return as_given();
+        }
         let keys = keys(&edges, &is_alone);
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|&s| (keys[s], s));
@@ -38,6 +46,15 @@ impl Ordered {
         }
         Ordered { steps: order.into_iter().map(|s| begin + s).collect(), groups }
     }
+}
+
+/// Which steps are alone: of those that are so beside others, the ones that can run beside one.
+fn choose(edges: &Edges, alone: &[Alone]) -> Vec<bool> {
+    let may_be: Vec<bool> = alone.iter().map(|&alone| alone != Alone::Never).collect();
+    let mut chosen: Vec<bool> = alone.iter().map(|&alone| alone == Alone::Always).collect();
+    let before = |s: usize| edges.before(s).iter().map(|&b| b as usize);
+    concurrent::mark(0..alone.len(), &may_be, before, &mut chosen);
+    chosen
 }
 
 /// (before, after): steps, by their place in the pass, of which one has to run before the other.

@@ -17,8 +17,8 @@ use crate::engine::{Mark, Var};
 use crate::error::{Error, Result};
 use crate::ndarray::Base;
 use crate::operator::{
-    Around, Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq,
-    OpState, OwnedCall, Within,
+    Alone, Around, Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef,
+    OpReq, OpState, OwnedCall, Within,
 };
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -153,9 +153,9 @@ impl Prepared<'_> {
         matches!(self.kernel.body, Body::Callback(_))
     }
 
-    /// Returns true if calls are operations of their own, see [`OpDef::is_alone`].
-    pub fn is_alone(&self) -> bool {
-        self.op.long || self.is_callback()
+    /// Whether the call, on this many elements, is an operation of its own.
+    pub fn alone(&self, elems: impl FnOnce() -> usize) -> Alone {
+        if self.is_callback() { Alone::Always } else { self.op.alone.on(elems) }
     }
 
     /// The request of the kernel for output `i`, and what happens after it.

@@ -15,6 +15,7 @@ use super::step::Step;
 use crate::context::Context;
 use crate::engine::{Engine, MAX_VARIABLES, Var};
 use crate::graph::Plan;
+use crate::operator::Alone;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -143,7 +144,8 @@ impl Segmentation {
         let is_callback: Vec<bool> =
             self.segments.iter().map(|s| steps[s[0].start].is_callback()).collect();
         for pass in [0..self.forward, self.forward..self.len()] {
-            concurrent::mark(pass, &is_callback, &self.waits, &mut self.has_peers);
+            let before = |s: usize| self.waits[s].iter().copied();
+            concurrent::mark(pass, &is_callback, before, &mut self.has_peers);
         }
     }
 }
@@ -260,7 +262,7 @@ impl Segmenter<'_> {
         let callback = steps.first().is_some_and(|step| step.is_callback());
         Segment {
             device: steps.first().map_or_else(Context::default, |s| s.device),
-            is_short: !steps.iter().any(|step| step.is_alone())
+            is_short: steps.iter().all(|step| step.alone() == Alone::Never)
                 && steps.len() <= SHORT_STEPS
                 && bytes <= SHORT_BYTES
                 && steps.iter().all(|step| step.is_on_host()),

@@ -9,7 +9,7 @@ use crate::graph::{Entry, Place, Plan};
 use crate::kernels::fixed_loop::FixedLoop;
 use crate::kernels::kept::{Keeper, Kept};
 use crate::ndarray::NDArray;
-use crate::operator::{Around, Body, CROSS_DEVICE_COPY, Call, OpContext, OpReq, OpState};
+use crate::operator::{Alone, Around, Body, CROSS_DEVICE_COPY, Call, OpContext, OpReq, OpState};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -232,9 +232,13 @@ impl Step {
         self.prepared.is_callback()
     }
 
-    /// Returns true if no other step shares its segment.
-    pub fn is_alone(&self) -> bool {
-        self.prepared.is_alone()
+    /// Whether no other step shares its segment.
+    pub fn alone(&self) -> Alone {
+        let operands = || self.inputs.iter().chain(&*self.outputs);
+        match self.prepared.alone(|| operands().map(View::size).sum()) {
+            Alone::BesideOthers if !self.is_on_host() => Alone::Never,
+            alone => alone,
+        }
     }
 
     /// The device on whose stream the step computes, if it does not run on the host or copies.

@@ -213,7 +213,7 @@ impl Planner<'_> {
         if options.outputs_in_arena {
             return placed;
         }
-        let Some(apart) = Apart::of(&done.graph) else { return placed };
+        let Some(apart) = Apart::of(&done.graph, &done.shapes) else { return placed };
         let mut wider = passes::inplace::run(done, &self.request.grad_req, options, Some(&apart));
         wider.stretch(&done.graph, &apart);
         let bytes = |e: usize| done.shapes[e].size().saturating_mul(done.types[e].size());

@@ -1,6 +1,6 @@
 //! The choice among an operator's kernels.
 
-use super::def::OpDef;
+use super::def::{Alone, OpDef};
 use super::kernel::{Body, Kernel, MatchFacts, NativeFn};
 use super::listed::Listed;
 use crate::context::Context;
@@ -16,7 +16,7 @@ impl OpDef {
     pub fn elementwise_kernel(&self, n_inputs: usize) -> Option<&NativeFn> {
         let kernel = self.only_host_kernel()?;
         let fits = self.is_elementwise
-            && !self.long
+            && self.alone != Alone::Always
             && matches!(&self.input_names, Listed::Fixed(names) if names.len() == n_inputs);
         match &kernel.body {
             Body::Native(native) if fits => Some(native),

@@ -26,7 +26,9 @@ mod value;
 
 pub use as_gradient::InGradient;
 pub use counted::{CountedArg, share_among_others, share_out};
-pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
+pub use def::{
+    ARG_COUNTS, Alone, CROSS_DEVICE_COPY, FEW_ELEMS, InferBothFn, InplacePair, InputDoc, OpDef,
+};
 pub use derived::Mapped;
 pub use device::{
     Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, HeldMemory, Launcher, MatrixProduct,

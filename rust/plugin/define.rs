@@ -16,7 +16,8 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attrs, InplacePair, InputDoc, Listed, Match, OpDef, Registry, ResourceRequest, Resources, Value,
+    Alone, Attrs, InplacePair, InputDoc, Listed, Match, OpDef, Registry, ResourceRequest,
+    Resources, Value,
 };
 use crate::shape::Shape;
 use std::sync::{Arc, Weak};
@@ -40,7 +41,7 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
     def.library = Some(op.library.name.clone());
     def.aliases = op.aliases.clone();
     def.is_backward = op.has(abi::BACKWARD);
-    def.long = op.has(abi::LONG);
+    def.alone = if op.has(abi::LONG) { Alone::Always } else { Alone::BesideOthers };
     // `resources` depends on attributes and shapes: the operator may draw in some calls.
     def.deterministic =
         !op.has(abi::NOT_DETERMINISTIC | abi::RANDOM) && op.calls.resources.is_none();

@@ -1,7 +1,8 @@
-"""Kernels of operators that may take long run on workers, beside Python and beside one another."""
+"""Kernels that may take long run on workers, beside Python and beside one another: those of
+operators that say so, and those on many elements."""
 
 import pytest
-from plugins import compiled, compiled_text
+from plugins import compiled, compiled_rust, compiled_text
 from processes import printed
 
 pytestmark = pytest.mark.process  # a kernel that waits in vain must not keep the tests
@@ -46,6 +47,30 @@ NNVM_REGISTER_OP(mx_wait)
 }  // namespace mxnet
 """
 
+#: In OneFlow's.
+ONEFLOW = """
+#include "oneflow/core/framework/framework.h"
+#include <unistd.h>
+using namespace oneflow;
+REGISTER_USER_OP("of_wait").Input("x").Output("y").Attr<int32_t>("from").Attr<int32_t>("to").Long()
+    .SetTensorDescInferFn(user_op::TensorDescInferFnUtil::Unchanged);
+struct Wait final : user_op::OpKernel {
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    const user_op::Tensor* x = ctx->Tensor4ArgNameAndIndex("x", 0);
+    user_op::Tensor* y = ctx->Tensor4ArgNameAndIndex("y", 0);
+    unsigned char byte = 1;
+    CHECK_EQ(write(ctx->Attr<int32_t>("to"), &byte, 1), 1);
+    CHECK_EQ(read(ctx->Attr<int32_t>("from"), &byte, 1), 1);
+    for (int64_t i = 0; i < x->shape().elem_cnt(); ++i) {
+      y->mut_dptr<float>()[i] = x->dptr<float>()[i] + byte;
+    }
+  }
+};
+REGISTER_USER_KERNEL("of_wait").SetCreateFn<Wait>().SetIsMatchedHob(
+    user_op::HobDeviceTag() == "cpu");
+"""
+
 #: Pipes by which a call says that it has begun, and where it waits for an answer.
 PIPES = """
 import os
@@ -84,7 +109,7 @@ mx.engine.set_num_threads(2)
 both = Pipes(), Pipes()
 x = sym.var("x")
 exe = sym.Group([each.call(sym, x * 2) + 1 for each in both]).simple_bind(
-    mx.cpu(), x=(3,), grad_req="null"
+    mx.cpu(), x=({size},), grad_req="null"
 )
 exe.arg_dict["x"][:] = 1
 exe.forward()
@@ -92,16 +117,27 @@ for each in both:
     each.wait()
 for byte, each in enumerate(both):
     each.go_on(byte)
-print(*[y.asnumpy() for y in exe.outputs])
+print(*[y.asnumpy()[-3:] for y in exe.outputs])
 """
 
 
-@pytest.fixture(params=["c_wait", "mx_wait"])
-def pipes(request):
-    """The start of a program, for an operator of each interface."""
-    name = request.param
-    library = compiled("waiting.c") if name == "c_wait" else compiled_text(NNVM, "waiting.cc")
+def program(library, name):
+    """The start of a program that calls the library's operator."""
     return PIPES.format(library=str(library), name=name)
+
+
+#: The libraries of operators that say that they may take long, one of each interface.
+LIBRARIES = {
+    "c_wait": lambda: compiled("waiting.c"),
+    "mx_wait": lambda: compiled_text(NNVM, "waiting.cc"),
+    "of_wait": lambda: compiled_text(ONEFLOW, "waiting.cpp"),
+    "rust_wait": lambda: compiled_rust("forms"),
+}
+
+
+@pytest.fixture(params=LIBRARIES)
+def pipes(request):
+    return program(LIBRARIES[request.param](), request.param)
 
 
 def test_a_call_returns_while_its_kernel_waits_for_python(pipes):
@@ -109,4 +145,9 @@ def test_a_call_returns_while_its_kernel_waits_for_python(pipes):
 
 
 def test_nodes_that_do_not_need_each_other_run_at_the_same_time(pipes):
-    assert printed(pipes + BESIDE) == "[3. 3. 3.] [4. 4. 4.]"
+    assert printed(pipes + BESIDE.format(size=3)) == "[3. 3. 3.] [4. 4. 4.]"
+
+
+def test_nodes_on_many_elements_do_so_by_themselves():
+    pipes = program(compiled("waiting.c", "FLAGS=0"), "c_wait")
+    assert printed(pipes + BESIDE.format(size=2049)) == "[3. 3. 3.] [4. 4. 4.]"

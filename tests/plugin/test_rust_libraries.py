@@ -1,11 +1,8 @@
 """Libraries in Rust: the examples of the crate rsnet-plugin, built and run."""
 
-import os
-import subprocess
-
 import numpy as np
 import pytest
-from places import ROOT
+from plugins import compiled_rust
 from processes import printed, run
 
 import rsnet as mx
@@ -16,26 +13,15 @@ pytestmark = pytest.mark.process
 X = np.array([3, 1, 4, 1, 5, 9, 2, 6], "float32")
 
 
-def built(example):
-    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--features", "half",
-               "--example", example]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode != 0 and "offline" in done.stderr:
-        pytest.skip("cargo cannot resolve the workspace here")
-    assert done.returncode == 0, done.stderr
-    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
-    return f"{target}/debug/examples/lib{example}.so"
-
-
 @pytest.fixture(scope="module", autouse=True)
 def names():
-    return mx.load_library(built("forms"))
+    return mx.load_library(compiled_rust("forms"))
 
 
 def test_an_operator_with_its_gradient():
     code = f"""
         import rsnet as mx
-        print(mx.load_library({built("cube")!r}))
+        print(mx.load_library({compiled_rust("cube")!r}))
         x = mx.nd.array([1.0, 2.0])
         x.attach_grad()
         with mx.autograd.record():
@@ -57,7 +43,7 @@ def test_an_operator_with_its_gradient():
 def test_an_operator_in_training():
     code = f"""
         import rsnet as mx
-        mx.load_library({built("cube")!r})
+        mx.load_library({compiled_rust("cube")!r})
         x, w = mx.nd.array([0.2, 0.5, 1.0]), mx.nd.ones((1,))
         w.attach_grad()
         for _ in range(300):

@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from places import ROOT
 
 import rsnet as mx
@@ -43,6 +44,18 @@ def compiled_text(text, name="case.cpp", cflags=()):
         if not file.exists():
             file.write_text(text)
     return _library(file, cflags)
+
+
+def compiled_rust(example):
+    """The library of an example of the crate rsnet-plugin."""
+    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--features", "half",
+               "--example", example]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0 and "offline" in done.stderr:
+        pytest.skip("cargo cannot resolve the workspace here")
+    assert done.returncode == 0, done.stderr
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    return f"{target}/debug/examples/lib{example}.so"
 
 
 def _library(file, cflags, ldflags=(), defines=()):

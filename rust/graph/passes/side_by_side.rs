@@ -1,12 +1,14 @@
 //! Memory that lets callbacks, and kernels that may take long, run side by side.
 //!
-//! Nodes that are alone (`OpDef::is_alone`) may block, so one that does not need another's result
-//! should not wait for its memory either. A node that takes over the bytes of another has to wait
-//! for it, and for the alone nodes that lead to it. What a node uses keeps its bytes until every
-//! later alone node of the pass needs those anyway.
+//! Nodes that are alone (`Alone`) may block, or keep a thread for long, so one that does not need
+//! another's result should not wait for its memory either. A node that takes over the bytes of
+//! another has to wait for it, and for the alone nodes that lead to it. What a node uses keeps its
+//! bytes until every later alone node of the pass needs those anyway.
 
 use super::super::reach::Edges;
 use super::super::static_graph::Graph;
+use crate::operator::Alone;
+use crate::shape::Shape;
 use std::ops::Range;
 
 /// By node: the position of the last alone node that would wait in vain if it took over memory of
@@ -16,15 +18,15 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// `None` if none can run beside another.
-    pub fn of(graph: &Graph) -> Option<Apart> {
+    /// `None` if none can run beside another. `shapes` are those of the graph's entries.
+    pub fn of(graph: &Graph, shapes: &[Shape]) -> Option<Apart> {
         let pairs: Vec<(u32, u32)> = (graph.nodes.iter().zip(0..))
             .flat_map(|(node, id)| node.predecessors().map(move |before| (before, id)))
             .collect();
         let edges = Edges::new(graph.nodes.len(), &pairs);
         let mut until = vec![0; graph.nodes.len()];
         for pass in [0..graph.num_forward, graph.num_forward..graph.nodes.len()] {
-            find(graph, &edges, pass, &mut until);
+            find(graph, shapes, &edges, pass, &mut until);
         }
         if until.iter().all(|&position| position == 0) {
             return None;
@@ -42,8 +44,14 @@ impl Apart {
 }
 
 /// For the alone nodes of one pass: the last later one that they do not lead to.
-fn find(graph: &Graph, edges: &Edges, pass: Range<usize>, until: &mut [u32]) {
-    let is_alone = |id: &usize| graph.nodes[*id].op.as_ref().is_some_and(|op| op.is_alone());
+fn find(graph: &Graph, shapes: &[Shape], edges: &Edges, pass: Range<usize>, until: &mut [u32]) {
+    let is_alone = |&id: &usize| {
+        let node = &graph.nodes[id];
+        let Some(op) = &node.op else { return false };
+        let inputs = node.inputs.iter().map(|&entry| graph.entry_id(entry));
+        let sizes = inputs.chain(graph.entries_of(id)).map(|e| shapes[e].size());
+        op.alone(|| sizes.fold(0, usize::saturating_add)) != Alone::Never
+    };
     let alone: Vec<usize> = pass.filter(is_alone).collect();
     if alone.len() < 2 {
         return;

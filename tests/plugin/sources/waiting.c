@@ -2,6 +2,10 @@
 #include <rsnet/plugin.h>
 #include <unistd.h>
 
+#ifndef FLAGS
+#define FLAGS RSNET_LONG
+#endif
+
 const uint32_t rsnet_plugin_abi = RSNET_ABI;
 
 static rsnet_status compute(const rsnet_args *args) {
@@ -18,7 +22,7 @@ static rsnet_status compute(const rsnet_args *args) {
 rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry) {
   rsnet_arg x = {sizeof x, 0, "x", 0, 1}, y = {sizeof y, 0, "y", 0, 1};
   rsnet_attr attrs[2] = {{sizeof attrs[0]}, {sizeof attrs[0]}};
-  rsnet_op op = {sizeof op, RSNET_ELEMENTWISE | RSNET_NOT_DETERMINISTIC | RSNET_LONG, "c_wait"};
+  rsnet_op op = {sizeof op, RSNET_ELEMENTWISE | RSNET_NOT_DETERMINISTIC | FLAGS, "c_wait"};
   rsnet_kernel kernel = {sizeof kernel};
   attrs[0].kind = attrs[1].kind = RSNET_I32;
   attrs[0].name = "from";

@@ -62,6 +62,33 @@ T* keep(T value) {
   return new T(std::move(value));
 }
 
+// Memory that is kept for later calls of the thread. More than one may have its own at a time, as a
+// thread that waits for others helps them.
+template <typename T>
+class Reused {
+ public:
+  Reused() : kept_(Take()) {}
+  ~Reused() { Spare().push_back(std::move(kept_)); }
+  Reused(const Reused&) = delete;
+  Reused& operator=(const Reused&) = delete;
+  T& operator*() const { return *kept_; }
+  T* operator->() const { return kept_.get(); }
+
+ private:
+  RSNET_LOCAL static std::vector<std::unique_ptr<T>>& Spare() {
+    static thread_local std::vector<std::unique_ptr<T>> spare;
+    return spare;
+  }
+  static std::unique_ptr<T> Take() {
+    std::vector<std::unique_ptr<T>>& spare = Spare();
+    if (spare.empty()) return std::make_unique<T>();
+    std::unique_ptr<T> kept = std::move(spare.back());
+    spare.pop_back();
+    return kept;
+  }
+  std::unique_ptr<T> kept_;
+};
+
 // An object of namespace scope that registers something.
 struct Registered {
   explicit Registered(Step step) { steps().push_back(std::move(step)); }

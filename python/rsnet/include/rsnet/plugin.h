@@ -180,7 +180,9 @@ enum {
   RSNET_RANDOM = 8,           /* draws random numbers by host->random */
   RSNET_LONG = 16             /* a call may take long, or wait for another thread: never run on the
                                  thread that asks for it, nor in one operation with other nodes; as
-                                 many run at once as the engine has threads */
+                                 many run at once as the engine has threads. (Without it that holds
+                                 for calls on more than 4,096 elements; in a graph, for those that
+                                 can run at the same time as another one.) */
 };
 typedef struct rsnet_op {
   uint32_t struct_size;

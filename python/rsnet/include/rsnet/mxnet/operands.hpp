@@ -129,12 +129,11 @@ struct OperandLists {
   std::vector<OpReqType> req;
 };
 
-// The operands of a call. The lists' memory is kept for later calls of the thread; more than one
-// may be running on it, as a thread that waits for others helps them.
+// The operands of a call.
 class Operands {
  public:
   explicit Operands(const rsnet_args* args)
-      : lists_(Take()), inputs(lists_->inputs), outputs(lists_->outputs), req(lists_->req) {
+      : inputs(lists_->inputs), outputs(lists_->outputs), req(lists_->req) {
     for (int32_t i = 0; i < args->n_in; ++i) inputs.emplace_back(args->in[i]);
     for (int32_t i = 0; i < args->n_out; ++i) {
       outputs.emplace_back(args->out[i]);
@@ -145,25 +144,12 @@ class Operands {
     inputs.clear();
     outputs.clear();
     req.clear();
-    Spare().push_back(std::move(lists_));
   }
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
 
  private:
-  using Lists = std::unique_ptr<OperandLists>;
-  RSNET_LOCAL static std::vector<Lists>& Spare() {
-    static thread_local std::vector<Lists> spare;
-    return spare;
-  }
-  static Lists Take() {
-    std::vector<Lists>& spare = Spare();
-    if (spare.empty()) return std::make_unique<OperandLists>();
-    Lists lists = std::move(spare.back());
-    spare.pop_back();
-    return lists;
-  }
-  Lists lists_;
+  rsnet::Reused<OperandLists> lists_;
 
  public:
   std::vector<TBlob>&inputs, &outputs;

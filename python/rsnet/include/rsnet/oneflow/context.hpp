@@ -93,10 +93,9 @@ std::string AttrText(const T& value) {
 template <typename T>
 using AttrResult = std::conditional_t<std::is_class_v<T>, const T&, T>;
 
-// The attributes of a call, by name and C++ type.
+// An attribute's value as a C++ value.
 template <typename T>
-T ReadAttr(const rsnet_host* host, rsnet_ctx* ctx, const std::string& name) {
-  const rsnet_value* value = host->attr_by_name(ctx, name.c_str());
+T ReadAttr(const rsnet_value* value, const std::string& name) {
   if (value == nullptr) throw rsnet::Failure("unknown attribute '" + name + "'");
   if (value->kind != AttrKind<T>::kind) {
     throw rsnet::Failure("attribute '" + name + "' is declared as " + KindName(value->kind) +
@@ -139,15 +138,33 @@ class TensorDesc {
   bool is_dynamic_ = false;
 };
 
-inline Shape ShapeOf(const rsnet_tensor& t) {
-  return t.ndim < 0 ? Shape::Unknown() : Shape::OfArray(DimVector(t.shape, t.shape + t.ndim));
+// Names are short: their own loop is faster than a call of memcmp.
+inline bool AreSame(const std::string& a, const std::string& b) {
+  const size_t n = a.size();
+  if (n != b.size()) return false;
+  for (size_t i = 0; i < n; ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
 }
 
-// The names of an operator's arguments; made at its registration.
+// An operator's arguments and attributes, as they are registered.
 struct Arguments {
   std::string op;
   std::vector<rsnet::ArgText> inputs, outputs;
+  std::vector<rsnet::AttrText> attrs;
+
+  const std::vector<rsnet::ArgText>& Of(int32_t side) const {
+    return side == RSNET_INPUT ? inputs : outputs;
+  }
 };
+
+// The number of arrays that an argument of a call has.
+inline int32_t CountOf(const rsnet::ArgText& a, int32_t side, const rsnet_host* host,
+                       rsnet_ctx* ctx) {
+  const bool is_fixed = (a.flags & (RSNET_OPTIONAL | RSNET_AT_LEAST)) == 0;
+  return is_fixed ? std::max(a.count, 1) : host->count(ctx, side, a.name.c_str());
+}
 
 class UserOpConfWrapper;
 
@@ -163,12 +180,12 @@ class Context {
   template <typename T>
   AttrResult<T> Attr(const std::string& name) const {
     if constexpr (!std::is_class_v<T>) {
-      return ReadAttr<T>(host(), ctx_, name);
+      return ReadAttr<T>(FindAttr(name), name);
     } else {
       std::lock_guard<std::mutex> lock(mutex_);
       auto at = attrs_.find({name, AttrKind<T>::kind});
       if (at == attrs_.end()) {
-        std::shared_ptr<const void> read = std::make_shared<const T>(ReadAttr<T>(host(), ctx_, name));
+        std::shared_ptr<const void> read = std::make_shared<const T>(ReadAttr<T>(FindAttr(name), name));
         at = attrs_.emplace(std::pair(name, AttrKind<T>::kind), std::move(read)).first;
       }
       return *static_cast<const T*>(at->second.get());
@@ -181,8 +198,8 @@ class Context {
   inline UserOpConfWrapper user_op_conf() const;
   const std::string& op_name() const { return args_.op; }
   const std::string& op_type_name() const { return args_.op; }
-  const ArgPairs& inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
-  const ArgPairs& outputs() const { return Pairs(RSNET_OUTPUT, args_.outputs); }
+  const ArgPairs& inputs() const { return Pairs(RSNET_INPUT); }
+  const ArgPairs& outputs() const { return Pairs(RSNET_OUTPUT); }
   int32_t input_size(const std::string& arg) const {
     return host()->count(ctx_, RSNET_INPUT, arg.c_str());
   }
@@ -193,26 +210,39 @@ class Context {
   bool has_output(const std::string& arg, int32_t i) const { return i < output_size(arg); }
 
  protected:
+  // The value of an attribute; nullptr if there is none of this name.
+  const rsnet_value* FindAttr(const std::string& name) const {
+    int32_t at = 0;
+    for (const rsnet::AttrText& a : args_.attrs) {
+      if (AreSame(a.name, name)) return host()->attr(ctx_, at);
+      ++at;
+    }
+    host();
+    return nullptr;
+  }
   // Side and number of an array; the number is -1 if the argument is absent.
   std::pair<int32_t, int32_t> Find(const std::string& arg, int32_t i) const {
     for (int32_t side : {RSNET_INPUT, RSNET_OUTPUT}) {
-      for (const rsnet::ArgText& a : side == RSNET_INPUT ? args_.inputs : args_.outputs) {
-        if (a.name != arg) continue;
-        int32_t at = host()->find(ctx_, side, arg.c_str(), i);
-        int32_t n = at < 0 ? host()->count(ctx_, side, arg.c_str()) : 0;
-        if (n == 0) return {side, at};
-        throw rsnet::Failure("argument '" + arg + "' has no array " + std::to_string(i) +
-                             ": expected 0 to " + std::to_string(n - 1));
+      int32_t begin = 0;
+      for (const rsnet::ArgText& a : args_.Of(side)) {
+        const int32_t n = CountOf(a, side, host(), ctx_);
+        if (AreSame(a.name, arg)) {
+          if (i >= 0 && i < n) return {side, begin + i};
+          if (n == 0) return {side, -1};
+          throw rsnet::Failure("argument '" + arg + "' has no array " + std::to_string(i) +
+                               ": expected 0 to " + std::to_string(n - 1));
+        }
+        begin += n;
       }
     }
     throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + arg + "'");
   }
-  const ArgPairs& Pairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
+  const ArgPairs& Pairs(int32_t side) const {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!pairs_[side]) {
       ArgPairs pairs;
-      for (const rsnet::ArgText& a : args) {
-        int32_t n = host()->count(ctx_, side, a.name.c_str());
+      for (const rsnet::ArgText& a : args_.Of(side)) {
+        const int32_t n = CountOf(a, side, host(), ctx_);
         for (int32_t i = 0; i < n; ++i) pairs.emplace_back(a.name, i);
       }
       pairs_[side] = std::move(pairs);
@@ -247,7 +277,7 @@ class InferContext : public Context {
         desc.set_shape(Shape::Unknown());
         const rsnet_tensor* t = arrays ? host->tensor(ctx, side, i) : nullptr;
         if (t != nullptr) {
-          desc.set_shape(ShapeOf(*t));
+          desc.mut_shape()->SetToArray(*t);
           desc.set_data_type(FromRsnet(t->dtype));
         }
         descs_[side].push_back(desc);
@@ -312,9 +342,18 @@ class InferContext : public Context {
 
 class Tensor {
  public:
-  Tensor(const rsnet_tensor& t, std::string name)
-      : shape_(ShapeOf(t)), type_(FromRsnet(t.dtype)), data_(rsnet_data(&t)), name_(std::move(name)) {}
-  Tensor(void* tmp, int64_t bytes) : shape_({bytes}), type_(kChar), data_(tmp), name_("tmp_buffer") {}
+  // The array of a call; the memory of its shape is used again.
+  void Set(const rsnet_tensor& t, const std::string& name) {
+    shape_.SetToArray(t);
+    type_ = FromRsnet(t.dtype);
+    data_ = rsnet_data(&t);
+    name_ = &name;
+  }
+  void SetToBytes(void* data, int64_t bytes) {
+    shape_ = Shape({bytes});
+    type_ = kChar;
+    data_ = data;
+  }
 
   const ShapeView& shape() const { return shape_; }
   DataType data_type() const { return type_; }
@@ -332,7 +371,7 @@ class Tensor {
   T* Typed() const {
     if constexpr (!std::is_void_v<T> && !std::is_same_v<T, char>) {
       if (type_ != kChar && GetDataType<std::remove_const_t<T>>::value != type_) {
-        throw rsnet::Failure("array '" + name_ + "' has dtype " + NameOf(type_) +
+        throw rsnet::Failure("array '" + *name_ + "' has dtype " + NameOf(type_) +
                                  " and is read as " +
                                  NameOf(GetDataType<std::remove_const_t<T>>::value),
                              RSNET_INTERNAL);
@@ -341,9 +380,27 @@ class Tensor {
     return static_cast<T*>(data_);
   }
   Shape shape_;
-  DataType type_;
-  void* data_;
-  std::string name_;
+  DataType type_ = kInvalidDataType;
+  void* data_ = nullptr;
+  const std::string* name_ = nullptr;  // of its argument
+};
+
+// The arrays of a call.
+struct Tensors {
+  std::vector<Tensor> of[2];  // by side
+  Tensor tmp;
+
+  void Set(const Arguments& args, int32_t side, const rsnet_args* call) {
+    const rsnet_tensor* given = side == RSNET_INPUT ? call->in : call->out;
+    size_t at = 0;
+    for (const rsnet::ArgText& a : args.Of(side)) {
+      const int32_t n = CountOf(a, side, call->host, call->ctx);
+      for (int32_t i = 0; i < n; ++i, ++at) {
+        if (at == of[side].size()) of[side].emplace_back();
+        of[side][at].Set(given[at], a.name);
+      }
+    }
+  }
 };
 
 // One call of a kernel.
@@ -353,22 +410,23 @@ class KernelComputeContext : public Context {
       : Context(args, call->host, call->ctx),
         call_(call),
         device_ctx_(call->stream),
-        has_tmp_(has_tmp) {}
+        has_tmp_(has_tmp) {
+    tensors_->Set(args, RSNET_INPUT, call);
+    tensors_->Set(args, RSNET_OUTPUT, call);
+    if (has_tmp) tensors_->tmp.SetToBytes(call->tmp, static_cast<int64_t>(call->tmp_bytes));
+  }
 
   // The array, which lives as long as the context; nullptr if the argument is absent. 'tmp_buffer'
   // is nullptr if SetInferTmpSizeFn said 0, and an error without that function.
   Tensor* Tensor4ArgNameAndIndex(const std::string& arg, int32_t i) {
-    if (arg == "tmp_buffer") {
+    if (arg.size() == std::strlen("tmp_buffer") && arg == "tmp_buffer") {
       if (!has_tmp_) {
         throw rsnet::Failure("the kernel reads 'tmp_buffer', and has no SetInferTmpSizeFn");
       }
-      if (call_->tmp == nullptr) return nullptr;
-      return Kept({-1, 0}, call_->tmp, static_cast<int64_t>(call_->tmp_bytes));
+      return call_->tmp == nullptr ? nullptr : &tensors_->tmp;
     }
     auto [side, at] = Find(arg, i);
-    if (at < 0) return nullptr;
-    const rsnet_tensor* all = side == RSNET_INPUT ? call_->in : call_->out;
-    return Kept({side, at}, all[at], arg);
+    return at < 0 ? nullptr : &tensors_->of[side][at];
   }
   // The array's shape and dtype, which live as long as the context; nullptr if it is absent.
   const TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) {
@@ -398,15 +456,10 @@ class KernelComputeContext : public Context {
   }
 
  private:
-  template <typename... Made>
-  Tensor* Kept(std::pair<int32_t, int32_t> place, const Made&... made) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return &tensors_.try_emplace(place, made...).first->second;
-  }
   const rsnet_args* call_;
   DeviceCtx device_ctx_;
   bool has_tmp_;
-  std::map<std::pair<int32_t, int32_t>, Tensor> tensors_;  // by side and number
+  rsnet::Reused<Tensors> tensors_;
   std::map<const Tensor*, TensorDesc> descs_;
 };
 

@@ -251,6 +251,8 @@ class OpRegistry {
   OpRegistry& SupportCpuOnly() { return *this; }
   OpRegistry& SetOutputBufferNum(int32_t) { return *this; }
   OpRegistry& Doc(const std::string& text) { return Set(doc_, text); }
+  // rsnet's own: a call may take long, or wait for another thread (RSNET_LONG).
+  OpRegistry& Long() { return Set(flags_, RSNET_LONG); }
 
   rsnet::Step Step() const {
     auto* self = rsnet::keep(*this);
@@ -288,7 +290,7 @@ class OpRegistry {
     attr.name = name;
     attr.has_default = has_default;
     attr.dflt = std::move(text);
-    attrs_.push_back(std::move(attr));
+    args_.attrs.push_back(std::move(attr));
     return *this;
   }
 
@@ -310,9 +312,10 @@ class OpRegistry {
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
     Modify();
     std::vector<rsnet_arg> in = rsnet::arg_list(args_.inputs), out = rsnet::arg_list(args_.outputs);
-    rsnet::AttrList attrs(attrs_);
+    rsnet::AttrList attrs(args_.attrs);
     rsnet_op op = {};
     op.struct_size = sizeof op;
+    op.flags = flags_;
     op.name = args_.op.c_str();
     op.doc = doc_.c_str();
     op.inputs = in.data();
@@ -355,7 +358,7 @@ class OpRegistry {
 
   Arguments args_;
   std::string doc_;
-  std::vector<rsnet::AttrText> attrs_;
+  uint32_t flags_ = 0;
   std::deque<ArgModifier> modifiers_;
   TensorDescInferFn infer_, infer_type_;
   CheckAttrFn check_;

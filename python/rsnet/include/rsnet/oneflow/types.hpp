@@ -114,10 +114,11 @@ class Shape {
     shape.known_ = false;
     return shape;
   }
-  static Shape OfArray(DimVector dims) {
-    Shape shape(std::move(dims));
-    shape.of_array_ = true;
-    return shape;
+  // The shape of an array becomes this one's; its memory is used again.
+  void SetToArray(const rsnet_tensor& t) {
+    known_ = t.ndim >= 0;
+    of_array_ = known_;
+    dims_.assign(t.shape, t.shape + (known_ ? t.ndim : 0));
   }
 
   bool IsKnown() const { return known_; }
@@ -214,11 +215,18 @@ inline rsnet_dtype ToRsnet(DataType type) {
   }
 }
 
-inline DataType FromRsnet(rsnet_dtype code) {
-  for (DataType t : {kFloat, kDouble, kFloat16, kInt8, kInt32, kInt64, kUInt8, kBool}) {
-    if (rsnet_same_dtype(ToRsnet(t), code)) return t;
+RSNET_LOCAL inline DataType FromRsnet(rsnet_dtype code) {
+  static constexpr DataType kInts[] = {kInt8, kInvalidDataType, kInt32, kInt64};
+  static constexpr DataType kFloats[] = {kInvalidDataType, kFloat16, kFloat, kDouble};
+  const int log = code.bits == 8 ? 0 : code.bits == 16 ? 1 : code.bits == 32 ? 2 : 3;
+  if (code.lanes != 1 || code.bits != 8 << log) return kInvalidDataType;
+  switch (code.code) {
+    case RSNET_FLOAT: return kFloats[log];
+    case RSNET_INT: return kInts[log];
+    case RSNET_UINT: return log == 0 ? kUInt8 : kInvalidDataType;
+    case RSNET_BOOLEAN: return log == 0 ? kBool : kInvalidDataType;
+    default: return kInvalidDataType;
   }
-  return kInvalidDataType;
 }
 
 inline const char* NameOf(DataType type) {
