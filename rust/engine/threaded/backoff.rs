@@ -38,9 +38,8 @@ impl Backoff {
         if self.skips(hint) || !self.is_due(Instant::now(), completed) {
             return;
         }
-        // The clock first: if it is read last before the loop ends, pushers are slower (`indep` with
-        // one worker: 30 ns a task and 43, though the same is checked; it seems that the processor
-        // then reads the ring's tail ahead of time).
+        // The clock comes first: if it is asked last, the pusher takes longer, although its code is
+        // the same (`indep` with one worker: 30 ns a task and 43; why was not found out).
         while self.last.elapsed() < BACKOFF {
             if hint.is_set() || is_urgent() {
                 return;
