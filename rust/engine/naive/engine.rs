@@ -147,8 +147,8 @@ impl NaiveEngine {
         vars.iter().filter(|v| self.table.has(**v)).map(|v| v.number())
     }
 
-    /// Runs an operation that was checked. An error is the poll's, the time limit's, or the
-    /// operation's if pushes raise errors.
+    /// Runs an operation that was checked, and leaves [`Task::nothing`]. An error is the poll's, the
+    /// time limit's, or the operation's if pushes raise errors.
     fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let flags = self.slow_path.load(Ordering::Relaxed);
         let id = match flags & slow_path::HOOK {
@@ -366,7 +366,10 @@ impl Engine for NaiveEngine {
 
     fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
         self.check(&push)?;
-        self.execute(&mut task, &push)
+        let ended = self.execute(&mut task, &push);
+        // Empty by now, which the compiler does not see (`naive`: 6.6 ns a push; dropped 8.3).
+        std::mem::forget(task);
+        ended
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {

@@ -38,7 +38,12 @@ impl Backoff {
         if self.skips(hint) || !self.is_due(Instant::now(), completed) {
             return;
         }
-        while !hint.is_set() && !is_urgent() && self.last.elapsed() < BACKOFF {
+        // The clock comes first: if it is asked last, the pusher takes longer, although its code is
+        // the same (`indep` with one worker: 30 ns a task and 43; why was not found out).
+        while self.last.elapsed() < BACKOFF {
+            if hint.is_set() || is_urgent() {
+                return;
+            }
             std::hint::spin_loop();
         }
     }
