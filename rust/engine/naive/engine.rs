@@ -147,8 +147,8 @@ impl NaiveEngine {
         vars.iter().filter(|v| self.table.has(**v)).map(|v| v.number())
     }
 
-    /// Runs an operation that was checked, and leaves [`Task::nothing`]. An error is the poll's, the
-    /// time limit's, or the operation's if pushes raise errors.
+    /// Runs an operation that was checked, and leaves [`Task::nothing`]. An error is the poll's,
+    /// the time limit's, or the operation's if pushes raise errors.
     fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let flags = self.slow_path.load(Ordering::Relaxed);
         let id = match flags & slow_path::HOOK {
