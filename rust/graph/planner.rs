@@ -7,7 +7,9 @@ use super::check::check;
 use super::forward_inference::infer_forward;
 use super::passes::inplace::Shared;
 use super::passes::offsets::Placed;
-use super::passes::{self, gradient::Differentiated, mirror::Mirror, side_by_side::Apart};
+use super::passes::{
+    self, gradient::Differentiated, mirror::Mirror, side_by_side, side_by_side::Apart,
+};
 use super::request::{Place, PlanRequest};
 use super::static_graph::{Entry, Graph};
 use crate::context::Context;
@@ -204,32 +206,36 @@ impl Planner<'_> {
         Ok(LaidOut { done, arguments, aux, shared })
     }
 
-    /// Shares and places memory so that callbacks can run side by side, if what that takes is no
-    /// more than the graph's variables, gradients and outputs, or little: then the whole at most
-    /// doubles.
+    /// Shares and places memory so that nodes that are alone can run side by side, as many as there
+    /// is memory for: what that takes is no more than the shared memory, or than the graph's
+    /// variables, gradients and outputs, or little. The whole at most doubles then.
     fn side_by_side(&self, done: &Differentiated, shared: &mut Shared, placed: Placed) -> Placed {
         const LITTLE_BYTES: usize = 32 << 20;
         let options = &self.request.options;
         if options.outputs_in_arena {
             return placed;
         }
-        let Some(apart) = Apart::of(&done.graph, &done.shapes) else { return placed };
-        let mut wider = passes::inplace::run(done, &self.request.grad_req, options, Some(&apart));
-        wider.stretch(&done.graph, &apart);
         let bytes = |e: usize| done.shapes[e].size().saturating_mul(done.types[e].size());
         let nodes = done.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_variable());
         let variables = nodes.map(|(id, _)| bytes(done.graph.entries_of(id).start));
         let gradients = done.arg_grads.iter().flatten().map(|e| bytes(done.graph.entry_id(*e)));
-        let outputs = passes::host::chunks(&wider.buffers).into_values();
-        let given: usize = variables.chain(gradients).chain(outputs).fold(0, usize::saturating_add);
-        let moved = passes::offsets::run(&wider.buffers);
-        let most = placed.total().saturating_add(given.max(LITTLE_BYTES));
+        let given: usize = variables.chain(gradients).fold(0, usize::saturating_add);
         let limit = self.request.memory_limit.unwrap_or(usize::MAX);
-        if moved.total() > most || moved.total() > limit {
-            return placed;
+        for window in side_by_side::WINDOWS {
+            let Some(apart) = Apart::of(&done.graph, &done.shapes, window) else { break };
+            let mut wider =
+                passes::inplace::run(done, &self.request.grad_req, options, Some(&apart));
+            wider.stretch(&done.graph, &apart);
+            let outputs = passes::host::chunks(&wider.buffers).into_values();
+            let given = outputs.fold(given, usize::saturating_add);
+            let more = placed.total().max(given).max(LITTLE_BYTES);
+            let moved = passes::offsets::run(&wider.buffers);
+            if moved.total() <= placed.total().saturating_add(more).min(limit) {
+                *shared = wider;
+                return moved;
+            }
         }
-        *shared = wider;
-        moved
+        placed
     }
 
     /// The plan with this choice of what to compute again.

@@ -9,7 +9,10 @@ use super::super::reach::Edges;
 use super::super::static_graph::Graph;
 use crate::operator::Alone;
 use crate::shape::Shape;
-use std::ops::Range;
+
+/// How many later alone nodes of a pass a node stays apart from: all that could be running with
+/// it, or, where that takes too much memory, the next few.
+pub const WINDOWS: [u8; 4] = [64, 8, 2, 1];
 
 /// By node: the position of the last alone node that would wait in vain if it took over memory of
 /// the node; 0 where none would.
@@ -18,15 +21,17 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// `None` if none can run beside another. `shapes` are those of the graph's entries.
-    pub fn of(graph: &Graph, shapes: &[Shape]) -> Option<Apart> {
+    /// Keeps each alone node apart from the next `window` ones that need not wait for it. `None` if
+    /// none can run beside another. `shapes` are those of the graph's entries.
+    pub fn of(graph: &Graph, shapes: &[Shape], window: u8) -> Option<Apart> {
         let pairs: Vec<(u32, u32)> = (graph.nodes.iter().zip(0..))
             .flat_map(|(node, id)| node.predecessors().map(move |before| (before, id)))
             .collect();
         let edges = Edges::new(graph.nodes.len(), &pairs);
         let mut until = vec![0; graph.nodes.len()];
         for pass in [0..graph.num_forward, graph.num_forward..graph.nodes.len()] {
-            find(graph, shapes, &edges, pass, &mut until);
+            let alone: Vec<usize> = pass.filter(|&id| is_alone(graph, shapes, id)).collect();
+            find(&edges, &alone, window, &mut until);
         }
         if until.iter().all(|&position| position == 0) {
             return None;
@@ -43,31 +48,36 @@ impl Apart {
     }
 }
 
-/// For the alone nodes of one pass: the last later one that they do not lead to.
-fn find(graph: &Graph, shapes: &[Shape], edges: &Edges, pass: Range<usize>, until: &mut [u32]) {
-    let is_alone = |&id: &usize| {
-        let node = &graph.nodes[id];
-        let Some(op) = &node.op else { return false };
-        let inputs = node.inputs.iter().map(|&entry| graph.entry_id(entry));
-        let sizes = inputs.chain(graph.entries_of(id)).map(|e| shapes[e].size());
-        op.alone(|| sizes.fold(0, usize::saturating_add)) != Alone::Never
-    };
-    let alone: Vec<usize> = pass.filter(is_alone).collect();
-    if alone.len() < 2 {
-        return;
+fn is_alone(graph: &Graph, shapes: &[Shape], id: usize) -> bool {
+    let node = &graph.nodes[id];
+    let Some(op) = &node.op else { return false };
+    let inputs = node.inputs.iter().map(|&entry| graph.entry_id(entry));
+    let sizes = inputs.chain(graph.entries_of(id)).map(|e| shapes[e].size());
+    match op.alone(|| sizes.fold(0, usize::saturating_add)) {
+        Alone::Never => false,
+        Alone::BesideOthers => node.ctx.is_host(),
+        Alone::Always => true,
     }
-    edges.by_blocks(&alone, |block, leads| {
+}
+
+/// For the alone nodes of one pass: the last of the next `window` that they do not lead to.
+fn find(edges: &Edges, alone: &[usize], window: u8, until: &mut [u32]) {
+    edges.by_blocks(alone, |block, leads| {
+        let mut left = [window; u64::BITS as usize];
         let mut open = u64::MAX >> (u64::BITS as usize - block.len());
-        for &later in alone.iter().rev() {
+        let first = alone.partition_point(|&id| id <= block[0]);
+        for &later in &alone[first..] {
             let earlier = block.partition_point(|&id| id < later) as u32;
             let mut missed =
                 open & !leads[later] & 1u64.checked_shl(earlier).map_or(u64::MAX, |b| b - 1);
-            open &= !missed;
             while missed != 0 {
-                until[block[missed.trailing_zeros() as usize]] = later as u32;
+                let at = missed.trailing_zeros() as usize;
+                until[block[at]] = later as u32;
+                left[at] -= 1;
+                open &= !(u64::from(left[at] == 0) << at);
                 missed &= missed - 1;
             }
-            if open == 0 || earlier == 0 {
+            if open == 0 {
                 break;
             }
         }

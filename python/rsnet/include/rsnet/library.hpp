@@ -62,8 +62,8 @@ T* keep(T value) {
   return new T(std::move(value));
 }
 
-// Memory that is kept for later calls of the thread. More than one may have its own at a time, as a
-// thread that waits for others helps them.
+// Memory that is kept for later calls of the thread. More than one may have its own at a time: a
+// kernel may run another one, as by a call of its library that ends in rsnet.
 template <typename T>
 class Reused {
  public:

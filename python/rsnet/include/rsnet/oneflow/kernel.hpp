@@ -154,7 +154,7 @@ using AddInplaceArgPair =
     std::function<Maybe<void>(const std::string&, int32_t, const std::string&, int32_t, bool)>;
 using InplaceProposalFn = std::function<Maybe<void>(const InferContext&, AddInplaceArgPair)>;
 
-// Notes which kernel runs on this thread; another may begin while its threads help others.
+// Notes which kernel runs on this thread, for its loops.
 class RunningKernel {
  public:
   explicit RunningKernel(KernelComputeContext* ctx) : before_(KernelComputeContext::Running()) {
