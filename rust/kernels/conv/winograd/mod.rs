@@ -37,7 +37,7 @@ use tiles::Cut;
 pub use transforms::LANES;
 use transforms::{FILTERS, REACH, Transforms};
 
-/// Points of a transformed tile.
+/// Points of a transformed tile of a square filter.
 const POINTS: usize = REACH * REACH;
 
 /// A convolution to which the algorithm applies.
@@ -50,8 +50,8 @@ pub struct Geometry {
     input: [usize; 2],
     output: [usize; 2],
     pad: [usize; 2],
-    /// Side of the filter.
-    kernel: usize,
+    /// Taps of the filter along the axes of a plane: the same along both, or one along one.
+    kernel: [usize; 2],
     /// Terms of an output in the direct sum.
     direct: usize,
     /// With stride 2, where the channels come from; the other extents are those of the convolution
@@ -107,21 +107,41 @@ impl Geometry {
             input: [conv.input[1], conv.input[2]],
             output: [conv.output[1], conv.output[2]],
             pad: [conv.pad[1], conv.pad[2]],
-            kernel: conv.kernel[1],
+            kernel: [conv.kernel[1], conv.kernel[2]],
             direct: conv.depth(),
             phases: None,
         };
         let geometry = match conv.stride[1] {
-            1 if conv.kernel[1] == conv.kernel[2] => whole,
+            1 => whole.joined(),
             2 => strided::split(conv, whole),
             _ => return None,
         };
-        (applies && FILTERS.contains(&geometry.kernel)).then_some(geometry)
+        let [down, across] = geometry.kernel;
+        let is_tiled = down == across || down.min(across) == 1;
+        (applies && is_tiled && FILTERS.contains(&down.max(across))).then_some(geometry)
+    }
+
+    /// Itself, with the slices as rows where filters have taps along them only: rows and columns
+    /// are the columns then.
+    fn joined(self) -> Self {
+        if self.kernel != [1; 2] {
+            return self;
+        }
+        let Depth { input, output, kernel, pad } = self.depth;
+        let [read, written] = self.sizes();
+        Geometry {
+            depth: Depth { input: 1, output: 1, kernel: 1, pad: 0 },
+            input: [input, read],
+            output: [output, written],
+            pad: [pad, 0],
+            kernel: [kernel, 1],
+            ..self
+        }
     }
 
     /// Elements of a filter on one slice of a channel.
     fn square(&self) -> usize {
-        self.kernel * self.kernel
+        self.kernel.iter().product()
     }
 
     /// Elements of a filter on one channel.
@@ -129,25 +149,46 @@ impl Geometry {
         self.depth.kernel * self.square()
     }
 
-    /// Side of a tile of outputs.
-    fn side(&self) -> usize {
-        REACH + 1 - self.kernel
+    /// Points of a transformed tile along the axes: an axis without a filter stays as it is.
+    fn reach(&self) -> [usize; 2] {
+        self.kernel.map(|taps| if taps == 1 { 1 } else { REACH })
+    }
+
+    /// Points of a transformed tile.
+    fn points(&self) -> usize {
+        self.reach().iter().product()
+    }
+
+    /// The point that goes into every output of a tile with factor 1: the second along each axis.
+    fn ones(&self) -> usize {
+        let [down, across] = self.reach();
+        usize::from(down > 1) * across + usize::from(across > 1)
+    }
+
+    /// Sides of a tile of outputs.
+    fn sides(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.reach()[axis] + 1 - self.kernel[axis])
     }
 
     /// The transforms for its filters.
     fn transforms<T: Real>(&self) -> &'static Transforms<T> {
-        &T::transforms()[self.kernel - FILTERS.start]
+        let [down, across] = self.kernel;
+        let shape = match (down, across) {
+            (_, 1) => 1,
+            (1, _) => 2,
+            _ => 0,
+        };
+        &T::transforms()[shape][down.max(across) - FILTERS.start]
     }
 
     /// The squares that tiles read and write.
     fn cuts(&self) -> (Cut, Cut) {
-        let (side, across) = (self.side(), self.tile_columns());
-        let [read_size, written_size] = self.sizes();
+        let (sides, reach, [read_size, written_size]) = (self.sides(), self.reach(), self.sizes());
         let apart = self.depth.input * read_size;
         let read =
-            Cut { planes: self.input, apart, pad: self.pad, side: REACH, step: side, across };
+            Cut { planes: self.input, apart, pad: self.pad, side: reach, step: sides, reach };
         let apart = self.depth.output * written_size;
-        (read, Cut { planes: self.output, apart, pad: [0; 2], side, ..read })
+        (read, Cut { planes: self.output, apart, pad: [0; 2], side: sides, ..read })
     }
 
     /// Elements of a slice of the input and of the output.
@@ -188,7 +229,7 @@ impl Geometry {
                 pad: self.depth.kernel - 1 - self.depth.pad,
                 ..self.depth
             },
-            pad: self.pad.map(|p| self.kernel - 1 - p),
+            pad: [0, 1].map(|axis| self.kernel[axis] - 1 - self.pad[axis]),
             ..*self
         }
     }
@@ -198,22 +239,19 @@ impl Geometry {
     fn pays(&self) -> bool {
         let (inner, outer) = (padded(self.in_c), padded(self.out_c));
         let direct = self.slices() * self.sizes()[1] * self.direct * self.out_c / 32;
-        let tiles = self.slices() * self.tile_rows() * self.tile_columns();
-        let products = POINTS * tiles * self.in_c * self.depth.kernel * outer / 32;
-        let of_tiles = tiles * (inner + outer) * 12;
+        let tiles = self.slices() * self.tiles().iter().product::<usize>();
+        let products = self.points() * tiles * self.in_c * self.depth.kernel * outer / 32;
+        let of_tiles = tiles * (inner + outer) * if self.points() == POINTS { 12 } else { 3 };
         // Filters that leave the caches are written to memory and read again.
-        let filters = inner * outer * self.depth.kernel;
-        let is_large = filters * POINTS * size_of::<f32>() > 16 << 20;
-        let of_filters = filters * if is_large { 60 } else { 18 };
+        let filters = inner * outer * self.depth.kernel * self.points();
+        let is_large = filters * size_of::<f32>() > 16 << 20;
+        let of_filters = filters * if is_large { 60 } else { 18 } / POINTS;
         products + of_tiles + of_filters < direct
     }
 
-    fn tile_rows(&self) -> usize {
-        self.output[0].div_ceil(self.side())
-    }
-
-    fn tile_columns(&self) -> usize {
-        self.output[1].div_ceil(self.side())
+    /// Rows and columns of tiles of a slice.
+    fn tiles(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.output[axis].div_ceil(self.sides()[axis]))
     }
 }
 
