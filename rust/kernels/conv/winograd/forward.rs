@@ -210,11 +210,11 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
             // SAFETY: promised by the caller.
             unsafe {
                 (geometry.transforms::<T>().filter)(&Squares {
-                    counts: [1, inputs],
+                    count: inputs,
                     from: taps.add(first * LANES),
                     to: to.add(tap * room.tap()),
-                    from_steps: [steps[0], steps[1], 0, (count * LANES) as isize],
-                    to_steps: [geometry.reach()[1] * room.point(), room.point(), 0, LANES],
+                    from_steps: [steps[0], steps[1], (count * LANES) as isize],
+                    to_steps: [geometry.reach()[1] * room.point(), room.point(), LANES],
                 });
             }
         }

@@ -99,13 +99,8 @@ impl Cut {
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
                 self.stage(planes, area, staged);
-                run(&Squares {
-                    counts: area.map(|tiles| tiles.len()),
-                    from: staged.as_ptr(),
-                    to,
-                    from_steps: self.staged_steps(width).map(|s| s as isize),
-                    to_steps: self.steps(area, point),
-                });
+                let from = (staged.as_ptr(), self.staged_steps(width));
+                run_all(run, area, from, (to, self.steps(area, point)));
             }
         });
     }
@@ -179,13 +174,8 @@ impl Cut {
             let staged = staged.as_mut_ptr();
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
-                run(&Squares {
-                    counts: area.map(|tiles| tiles.len()),
-                    from,
-                    to: staged,
-                    from_steps: self.steps(area, point).map(|s| s as isize),
-                    to_steps: self.staged_steps(width),
-                });
+                let from = (from, self.steps(area, point));
+                run_all(run, area, from, (staged, self.staged_steps(width)));
                 // Lines that are as wide as the tiles and the planes are one line.
                 let (step, each) = if columns.len() == width && width == self.planes[1] {
                     (lines.len(), lines.len() * width)
@@ -200,5 +190,34 @@ impl Cut {
                 }
             }
         });
+    }
+}
+
+/// Transforms all squares of an area. Steps are from a point to the one below it and to the one
+/// right of it, and from a square to those.
+///
+/// # Safety
+/// As [`Transform`].
+unsafe fn run_all<T>(
+    run: Transform<T>,
+    area: Area<'_>,
+    (from, from_steps): (*const T, [usize; 4]),
+    (to, to_steps): (*mut T, [usize; 4]),
+) {
+    // Few calls of many squares each.
+    let counts = area.map(|tiles| tiles.len());
+    let (outer, inner) = if counts[0] > counts[1] { (1, 0) } else { (0, 1) };
+    let steps = |all: [usize; 4]| [all[0], all[1], all[2 + inner]];
+    for i in 0..counts[outer] {
+        // SAFETY: promised by the caller.
+        unsafe {
+            run(&Squares {
+                count: counts[inner],
+                from: from.add(i * from_steps[2 + outer]),
+                to: to.add(i * to_steps[2 + outer]),
+                from_steps: steps(from_steps).map(|s| s as isize),
+                to_steps: steps(to_steps),
+            });
+        }
     }
 }

@@ -25,16 +25,15 @@ pub const REACH: usize = 6;
 /// Sides of filters.
 pub const FILTERS: Range<usize> = 3..6;
 
-/// Rows and columns of squares to transform. Distances are in elements; a point is [`LANES`]
-/// channels.
+/// Squares to transform. Distances are in elements; a point is [`LANES`] channels.
 #[derive(Clone, Copy)]
 pub struct Squares<T> {
-    pub counts: [usize; 2],
+    pub count: usize,
     pub from: *const T,
     pub to: *mut T,
-    /// From a point to the one below it and to the one right of it, and so from square to square.
-    pub from_steps: [isize; 4],
-    pub to_steps: [usize; 4],
+    /// From a point to the one below it, to the one right of it, and from square to square.
+    pub from_steps: [isize; 3],
+    pub to_steps: [usize; 3],
 }
 
 /// Transforms squares.
@@ -199,37 +198,34 @@ unsafe fn transform<
 >(
     s: &Squares<V::Elem>,
 ) {
-    let [down, right, from_rows, from_columns] = s.from_steps;
-    for row in 0..s.counts[0] {
-        for column in 0..s.counts[1] {
-            let mut lane = 0;
-            while lane < LANES {
-                // SAFETY: promised by the caller.
-                unsafe {
-                    let at = row as isize * from_rows + column as isize * from_columns;
-                    let from = s.from.offset(at).add(lane);
-                    let to = s.to.add(row * s.to_steps[2] + column * s.to_steps[3] + lane);
-                    let zero = V::splat(V::Elem::from_f64(0.0));
-                    let mut half = [[zero; J]; O];
-                    for x in 0..J {
-                        let mut line = [zero; I];
-                        for y in 0..I {
-                            line[y] = V::load(from.offset(y as isize * down + x as isize * right));
-                        }
-                        let line = Down::apply(line);
-                        for y in 0..O {
-                            half[y][x] = line[y];
-                        }
+    for square in 0..s.count {
+        let mut lane = 0;
+        while lane < LANES {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let from = s.from.offset(square as isize * s.from_steps[2]).add(lane);
+                let to = s.to.add(square * s.to_steps[2] + lane);
+                let zero = V::splat(V::Elem::from_f64(0.0));
+                let mut half = [[zero; J]; O];
+                for x in 0..J {
+                    let mut column = [zero; I];
+                    for y in 0..I {
+                        let at = y as isize * s.from_steps[0] + x as isize * s.from_steps[1];
+                        column[y] = V::load(from.offset(at));
                     }
+                    let column = Down::apply(column);
                     for y in 0..O {
-                        let line = Across::apply(half[y]);
-                        for x in 0..P {
-                            line[x].store(to.add(y * s.to_steps[0] + x * s.to_steps[1]));
-                        }
+                        half[y][x] = column[y];
                     }
                 }
-                lane += V::LEN;
+                for y in 0..O {
+                    let row = Across::apply(half[y]);
+                    for x in 0..P {
+                        row[x].store(to.add(y * s.to_steps[0] + x * s.to_steps[1]));
+                    }
+                }
             }
+            lane += V::LEN;
         }
     }
 }

@@ -225,17 +225,17 @@ unsafe fn write_filters<T: Real>(
     let (inputs, first) = (geometry.in_c, block * LANES);
     let lanes = LANES.min(geometry.out_c - first);
     let count = geometry.taps();
-    let steps = [geometry.reach()[1] * room.point(), room.point(), 0, LANES];
+    let steps = [geometry.reach()[1] * room.point(), room.point(), LANES];
     with_scratch(inputs * count * LANES, |taps: &mut [T]| {
         // SAFETY: promised by the caller.
         unsafe {
             for tap in 0..geometry.depth.kernel {
                 (geometry.transforms::<T>().filter_gradient)(&Squares {
-                    counts: [1, inputs],
+                    count: inputs,
                     from: sums.add(block * room.block() + tap * room.tap()),
                     to: taps.as_mut_ptr().add(tap * geometry.square() * LANES),
                     from_steps: steps.map(|s| s as isize),
-                    to_steps: [geometry.kernel[1] * LANES, LANES, 0, count * LANES],
+                    to_steps: [geometry.kernel[1] * LANES, LANES, count * LANES],
                 });
             }
             let from = Mat { ptr: taps.as_mut_ptr(), row: 1, col: LANES as isize };
