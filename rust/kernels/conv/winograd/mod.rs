@@ -1,13 +1,18 @@
 //! Winograd's minimal filtering F(m×m, r×r) with m + r = 7: filters of 3×3 give tiles of 4×4
 //! outputs, 4×4 of 3×3 and 5×5 of 2×2, each for 36 multiplications (instead of 144, 144 and 100).
 //!
+//! A tile's transform is a product of one for each axis, and that of an axis without a filter leaves
+//! it as it is: filters of 3 taps along one axis give lines of 4 outputs for 6 multiplications
+//! (instead of 12), those of 4 and of 5 taps lines of 3 and 2.
+//!
 //! Images are cut into tiles of m×m outputs. A transform takes the 6×6 input of a tile to 36
 //! points; at each point, tiles times channels is a matrix that is multiplied by the transformed
 //! filters; the inverse transform takes the 36 sums to the outputs. Points are kept in blocks of
 //! [`LANES`] channels, so that transforms work on whole registers whatever the size of the image.
 //! Convolutions with stride 2 become some with stride 1 (`strided`): 7×7 is 4×4 then. Over volumes
 //! the algorithm works on slices, one for each position on the depth axis: the sums of the taps on
-//! that axis are added at the points, where the tiles of a slice serve all filters that read it.
+//! that axis are added at the points, where the tiles of a slice serve all filters that read it. If
+//! that axis alone has a filter, its tiles are lines across the slices (`Geometry::joined`).
 //!
 //! **Precision.** The transforms add numbers of different size: for values of about one size the
 //! error is about ten times that of the direct sum, and at most `2e-5 * sum |x| |w|` of an output's
