@@ -70,9 +70,6 @@ pub struct Regions {
     taps: usize,
 }
 
-/// Columns of tiles that are split no further so that a region has more rows.
-const COLUMNS: usize = 64;
-
 impl Regions {
     /// Regions that read about `most` tiles; at least one tile of one output slice.
     pub fn new(geometry: &Geometry, most: usize) -> Self {
@@ -84,12 +81,8 @@ impl Regions {
         // Of several taps, regions of few rows and several slices transform fewer tiles twice.
         let inputs = if taps == 1 { 1 } else { run.min(taps + 1) + taps - 1 };
         let fitting = most / inputs;
-        // Parts of columns share no input where filters have one column.
-        let columns_each = match geometry.kernel[1] {
-            1 => fitting.min(COLUMNS.max(fitting / rows)),
-            _ => fitting,
-        };
-        let columns_each = even(columns, columns_each);
+        // Long lines first: outputs are reported line by line.
+        let columns_each = even(columns, fitting);
         let rows_each = even(rows, fitting / columns_each);
         let tiles_each = [rows_each, columns_each];
         let slices_each = match tiles_each == [rows, columns] || taps > 1 {
