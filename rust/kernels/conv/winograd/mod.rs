@@ -1,8 +1,8 @@
 //! Winograd's minimal filtering F(m×m, r×r) with m + r = 7: filters of 3×3 give tiles of 4×4
 //! outputs, 4×4 of 3×3 and 5×5 of 2×2, each for 36 multiplications (instead of 144, 144 and 100).
 //!
-//! A tile's transform is a product of one for each axis, and that of an axis without a filter leaves
-//! it as it is: filters of 3 taps along one axis give lines of 4 outputs for 6 multiplications
+//! A tile's transform is a product of one for each axis, and that of an axis without a filter is
+//! the identity: filters of 3 taps along one axis give lines of 4 outputs for 6 multiplications
 //! (instead of 12), those of 4 and of 5 taps lines of 3 and 2.
 //!
 //! Images are cut into tiles of m×m outputs. A transform takes the 6×6 input of a tile to 36

@@ -4,8 +4,8 @@ use super::Geometry;
 use super::tiles::Area;
 use std::ops::Range;
 
-/// An area of the tiles of some output slices. With several taps on the depth axis, these are slices
-/// of one image, and each tap after the first reads one more input slice.
+/// An area of tiles of some output slices. With several taps on the depth axis, these are slices of
+/// one image, and each tap after the first reads one more input slice.
 ///
 /// Tiles are numbered slice by slice, so from one tap to the next they are the same number on.
 #[derive(Clone, Debug)]

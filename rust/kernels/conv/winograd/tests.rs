@@ -352,7 +352,9 @@ fn small_convolutions_are_calculated_directly() {
     assert!(Geometry::of(&Conv { kernel: [1, 3, 5], ..conv }).is_none());
     assert!(Geometry::of(&Conv { kernel: [1; 3], pad: [0; 3], ..conv }).is_none());
     let conv = line((1, 3, 1), 1, (8, [64, 64], [1, 56, 56])).unwrap();
-    assert!(Geometry::of(&conv).is_some() && Geometry::chosen::<f64>(&conv).is_none());
+    assert!(Geometry::chosen::<f32>(&conv).is_some() && Geometry::chosen::<f64>(&conv).is_none());
+    let few = line((1, 3, 1), 1, (8, [8, 8], [1, 56, 56])).unwrap();
+    assert!(Geometry::chosen::<f32>(&few).is_none());
     assert!(Geometry::of(&Conv { dilate: [1, 2, 1], ..conv }).is_none());
     assert!(Geometry::of(&Conv { stride: [1, 2, 1], ..conv }).is_none());
     assert!(Geometry::of(&Conv { groups: 2, ..conv }).is_none());
