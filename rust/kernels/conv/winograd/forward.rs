@@ -3,7 +3,7 @@
 use super::regions::{Region, Regions};
 use super::tiles::Room;
 use super::transforms::Squares;
-use super::{Geometry, LANES, POINTS, REACH, padded};
+use super::{Geometry, LANES, POINTS, padded};
 use crate::kernels::conv::report;
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
@@ -25,6 +25,7 @@ const TASKS: usize = 4;
 /// channel][LANES]`, with an unused cache line between points.
 #[derive(Clone, Copy)]
 pub(super) struct FilterRoom {
+    points: usize,
     /// Input channels, padded.
     pub inner: usize,
     /// Taps on the depth axis.
@@ -35,7 +36,8 @@ pub(super) struct FilterRoom {
 impl FilterRoom {
     pub fn new(geometry: &Geometry) -> Self {
         let (inner, taps) = (padded(geometry.in_c), geometry.depth.kernel);
-        FilterRoom { inner, taps, blocks: geometry.out_c.div_ceil(LANES) }
+        let (points, blocks) = (geometry.points(), geometry.out_c.div_ceil(LANES));
+        FilterRoom { points, inner, taps, blocks }
     }
 
     /// From one tap to the next.
@@ -50,7 +52,7 @@ impl FilterRoom {
 
     /// From one block to the next.
     pub fn block(self) -> usize {
-        POINTS * self.point()
+        self.points * self.point()
     }
 
     /// Elements of the buffer.
@@ -175,7 +177,7 @@ unsafe impl<F> Sync for AcrossThreads<F> {}
 /// Tiles that a task reads: about as many as leave its block of the input in the second-level
 /// cache, and enough that the cost of reading the filters is negligible.
 fn task_tiles(geometry: &Geometry) -> usize {
-    let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96);
+    let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96) * (POINTS / geometry.points());
     if geometry.depth.kernel == 1 { tiles } else { 3 * tiles }
 }
 
@@ -199,7 +201,7 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
         }
         let taps = taps.as_mut_ptr();
         (gather.0)(first, lanes, taps);
-        let (line, point) = ((geometry.kernel * LANES) as isize, LANES as isize);
+        let (line, point) = ((geometry.kernel[1] * LANES) as isize, LANES as isize);
         for tap in 0..geometry.depth.kernel {
             let (first, steps) = match turned {
                 true => (count - 1 - tap * square, [-line, -point]),
@@ -212,7 +214,7 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
                     from: taps.add(first * LANES),
                     to: to.add(tap * room.tap()),
                     from_steps: [steps[0], steps[1], (count * LANES) as isize],
-                    to_steps: [REACH * room.point(), room.point(), LANES],
+                    to_steps: [geometry.reach()[1] * room.point(), room.point(), LANES],
                 });
             }
         }
@@ -231,8 +233,9 @@ unsafe fn run_task<T: Real>(
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
 ) {
-    let room = Room { blocks: filter_room.inner / LANES, tiles: region.tiles_read() };
-    let sum_room = Room { blocks: GROUP, tiles: region.tiles() };
+    let points = geometry.points();
+    let room = Room { points, blocks: filter_room.inner / LANES, tiles: region.tiles_read() };
+    let sum_room = Room { points, blocks: GROUP, tiles: region.tiles() };
     let (each, [_, out_size]) = (region.tiles_each(), geometry.sizes());
     let (input, output) = geometry.cuts();
     let transforms = geometry.transforms::<T>();
@@ -247,10 +250,10 @@ unsafe fn run_task<T: Real>(
                     let to = (points.add(block * room.block() + i * each * LANES), room.point());
                     match region.read_at(geometry, i, block * LANES) {
                         Some(at) => {
-                            let (planes, rows) = ((x.add(at), channels), region.rows.clone());
-                            input.transform(planes, rows, transforms.input, to);
+                            let planes = (x.add(at), channels);
+                            input.transform(planes, region.area(), transforms.input, to);
                         }
-                        None => clear(to, each),
+                        None => clear(to, room.points, each),
                     }
                 }
             }
@@ -268,18 +271,20 @@ unsafe fn run_task<T: Real>(
                     let channels = LANES.min(geometry.out_c - first);
                     let sums = sums.add(i * sum_room.block());
                     if let Some(bias) = bias {
-                        add_bias((bias.add(first), channels), sums, sum_room);
+                        let at = geometry.ones() * sum_room.point();
+                        add_bias((bias.add(first), channels), sums.add(at), sum_room.tiles);
                     }
                     for i in 0..region.slices.len() {
                         let at = region.written_at(geometry, i, first);
                         let to = (y.add(at), channels);
                         let from = (sums.add(i * each * LANES).cast_const(), sum_room.point());
-                        output.restore(from, region.rows.clone(), transforms.output, to);
-                        let written = output.positions(region.rows.clone());
+                        output.restore(from, region.area(), transforms.output, to);
                         let (row, before) = (at / output.apart, at % output.apart);
                         debug_assert_eq!(before % out_size, 0, "slices are whole");
-                        let columns = before + written.start..before + written.end;
-                        report(done, row..row + channels, output.apart, columns);
+                        for written in output.written(region.area()) {
+                            let columns = before + written.start..before + written.end;
+                            report(done, row..row + channels, output.apart, columns);
+                        }
                     }
                 }
             }
@@ -291,8 +296,8 @@ unsafe fn run_task<T: Real>(
 ///
 /// # Safety
 /// `to` has room for the tiles, `point` apart.
-pub(super) unsafe fn clear<T>((to, point): (*mut T, usize), tiles: usize) {
-    for p in 0..POINTS {
+pub(super) unsafe fn clear<T>((to, point): (*mut T, usize), points: usize, tiles: usize) {
+    for p in 0..points {
         // SAFETY: promised by the caller; zero bytes are the number zero.
         unsafe { to.add(p * point).write_bytes(0, tiles * LANES) };
     }
@@ -315,7 +320,7 @@ unsafe fn multiply<T: Real>(
     // Where a register of output channels is: its block, and the offset in it.
     let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
     let registers = blocks * LANES / kernels.lanes;
-    for p in 0..POINTS {
+    for p in 0..room.points {
         for rows in (0..panels.count()).map(|i| panels.at(i)) {
             for register in (0..registers).step_by(WIDE) {
                 let wide = WIDE.min(registers - register);
@@ -358,18 +363,16 @@ const _: () = assert!(BLOCK == LANES, "blocks of channels are the micro-kernel's
 /// tile with factor 1.
 ///
 /// # Safety
-/// The sums have this many elements.
-unsafe fn add_bias<T: Real>((bias, channels): (*const T, usize), sums: *mut T, room: Room) {
+/// There are sums of this many tiles.
+unsafe fn add_bias<T: Real>((bias, channels): (*const T, usize), sums: *mut T, tiles: usize) {
     let mut lanes = [T::zero(); LANES];
     for (lane, to) in lanes.iter_mut().enumerate().take(channels) {
         // SAFETY: promised by the caller.
         *to = unsafe { *bias.add(lane) };
     }
-    // SAFETY: promised by the caller.
-    let sums = unsafe { sums.add((REACH + 1) * room.point()) };
-    for tile in 0..room.tiles {
+    for tile in 0..tiles {
         for lane in 0..LANES {
-            // SAFETY: as above.
+            // SAFETY: promised by the caller.
             unsafe { *sums.add(tile * LANES + lane) += lanes[lane] };
         }
     }

@@ -1,26 +1,31 @@
 //! Which tiles are processed together.
 
 use super::Geometry;
+use super::tiles::Area;
 use std::ops::Range;
 
-/// Some rows of tiles of some output slices. With several taps on the depth axis, these are slices
-/// of one image, and each tap after the first reads one more input slice.
+/// An area of tiles of some output slices. With several taps on the depth axis, these are slices of
+/// one image, and each tap after the first reads one more input slice.
 ///
 /// Tiles are numbered slice by slice, so from one tap to the next they are the same number on.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub slices: Range<usize>,
     pub rows: Range<usize>,
-    /// Tiles in a row.
-    across: usize,
+    pub columns: Range<usize>,
     /// Taps on the depth axis.
     pub taps: usize,
 }
 
 impl Region {
+    /// Rows and columns of tiles of a slice.
+    pub fn area(&self) -> Area<'_> {
+        [&self.rows, &self.columns]
+    }
+
     /// Tiles of a slice.
     pub fn tiles_each(&self) -> usize {
-        self.rows.len() * self.across
+        self.rows.len() * self.columns.len()
     }
 
     /// Tiles of the output.
@@ -59,48 +64,55 @@ pub struct Regions {
     run: usize,
     runs: usize,
     slices_each: usize,
-    rows: usize,
-    rows_each: usize,
-    across: usize,
+    /// Rows and columns of tiles, of a slice and of a region.
+    tiles: [usize; 2],
+    tiles_each: [usize; 2],
     taps: usize,
 }
 
 impl Regions {
-    /// Regions that read about `most` tiles; at least one row of one output slice.
+    /// Regions that read about `most` tiles; at least one tile of one output slice.
     pub fn new(geometry: &Geometry, most: usize) -> Self {
-        let (rows, across, taps) =
-            (geometry.tile_rows(), geometry.tile_columns(), geometry.depth.kernel);
+        let ([rows, columns], taps) = (geometry.tiles(), geometry.depth.kernel);
         let (run, runs) = match taps {
             1 => (geometry.slices(), 1),
             _ => (geometry.depth.output, geometry.batch),
         };
         // Of several taps, regions of few rows and several slices transform fewer tiles twice.
         let inputs = if taps == 1 { 1 } else { run.min(taps + 1) + taps - 1 };
-        let rows_each = even(rows, most / (inputs * across));
-        let slices_each = match rows_each == rows || taps > 1 {
-            true => even(run, (most / (rows_each * across) + 1).saturating_sub(taps)),
+        let fitting = most / inputs;
+        // Long lines first: outputs are reported line by line.
+        let columns_each = even(columns, fitting);
+        let rows_each = even(rows, fitting / columns_each);
+        let tiles_each = [rows_each, columns_each];
+        let slices_each = match tiles_each == [rows, columns] || taps > 1 {
+            true => even(run, (most / (rows_each * columns_each) + 1).saturating_sub(taps)),
             false => 1,
         };
-        Regions { run, runs, slices_each, rows, rows_each, across, taps }
+        Regions { run, runs, slices_each, tiles: [rows, columns], tiles_each, taps }
     }
 
-    fn counts(&self) -> [usize; 2] {
-        [self.run.div_ceil(self.slices_each), self.rows.div_ceil(self.rows_each)]
+    fn counts(&self) -> [usize; 3] {
+        let [rows, columns] = [0, 1].map(|axis| self.tiles[axis].div_ceil(self.tiles_each[axis]));
+        [self.run.div_ceil(self.slices_each), rows, columns]
     }
 
     pub fn count(&self) -> usize {
-        let [slices, rows] = self.counts();
-        self.runs * slices * rows
+        self.runs * self.counts().iter().product::<usize>()
     }
 
     pub fn at(&self, i: usize) -> Region {
-        let [slices, rows] = self.counts();
-        let (run, first) = (i / rows / slices * self.run, i / rows % slices * self.slices_each);
-        let row = i % rows * self.rows_each;
+        let [slices, rows, columns] = self.counts();
+        let (slice, area) = (i / columns / rows, [i / columns % rows, i % columns]);
+        let (run, first) = (slice / slices * self.run, slice % slices * self.slices_each);
+        let [rows, columns] = [0, 1].map(|axis| {
+            let first = area[axis] * self.tiles_each[axis];
+            first..(first + self.tiles_each[axis]).min(self.tiles[axis])
+        });
         Region {
             slices: run + first..run + (first + self.slices_each).min(self.run),
-            rows: row..(row + self.rows_each).min(self.rows),
-            across: self.across,
+            rows,
+            columns,
             taps: self.taps,
         }
     }
@@ -112,7 +124,7 @@ impl Regions {
 }
 
 /// `all` divided by the least number of parts that are no larger than `most`, if that is not zero.
-fn even(all: usize, most: usize) -> usize {
+pub fn even(all: usize, most: usize) -> usize {
     all.div_ceil(all.div_ceil(most.max(1)).max(1)).max(1)
 }
 

@@ -46,7 +46,7 @@ pub fn split(conv: &Conv, whole: Geometry) -> Geometry {
         in_c: conv.in_c * PHASES,
         input: whole.input.map(|n| n.div_ceil(2)),
         pad: whole.pad.map(|p| p.div_ceil(2)),
-        kernel: side(0).max(side(1)),
+        kernel: [side(0).max(side(1)); 2],
         phases: Some(phases),
         ..whole
     }
@@ -88,7 +88,7 @@ impl Phases {
         to.fill(T::zero());
         let taps = self.taps();
         for (i, to) in to.chunks_exact_mut(PHASES * geometry.taps()).enumerate() {
-            self.for_taps(geometry.kernel, |tap, at| {
+            self.for_taps(geometry.kernel[0], |tap, at| {
                 // SAFETY: promised by the caller.
                 to[at] = unsafe { *w.add(i * taps + tap) };
             });
@@ -323,7 +323,7 @@ pub unsafe fn backward_weight<T: Real>(
         }
         let taps = phases.taps();
         for (i, from) in sums.chunks_exact(PHASES * geometry.taps()).enumerate() {
-            phases.for_taps(geometry.kernel, |tap, at| {
+            phases.for_taps(geometry.kernel[0], |tap, at| {
                 // SAFETY: promised by the caller.
                 unsafe { *dw.add(i * taps + tap) = from[at] };
             });

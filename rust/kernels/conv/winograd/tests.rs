@@ -46,6 +46,19 @@ fn filter(
     })
 }
 
+/// A convolution whose filters have taps along one axis, and with it along the first if that has
+/// `depth` taps.
+fn line(
+    (axis, taps, pad): (usize, usize, usize),
+    depth: usize,
+    (batch, channels, input): (usize, [usize; 2], [usize; 3]),
+) -> Option<Conv> {
+    let (mut kernel, mut pads) = ([depth, 1, 1], [depth / 2, 0, 0]);
+    (kernel[axis], pads[axis]) = (taps, pad);
+    let flat = square(batch, channels, [3, 3], [0, 0])?;
+    with_output(Conv { input, kernel, pad: pads, ..flat })
+}
+
 /// Random `(x, w, dy)`.
 fn operands(conv: &Conv, seed: u64) -> [Vec<f64>; 3] {
     let sizes = [
@@ -120,23 +133,46 @@ proptest! {
         }
     }
 
+    #[test]
+    fn filters_along_one_axis_match_naive(
+        (axis, taps, pad) in (0usize..3, 3usize..6, 0usize..5), depth in 0usize..4,
+        extents in (1usize..4, [1usize..36, 1usize..36], [1usize..12, 1usize..12, 1usize..12]),
+        wide in 1usize..90, seed: u64,
+    ) {
+        let (batch, channels, mut input) = extents;
+        input[1 + seed as usize % 2] = wide;
+        let conv = line((axis, taps, pad), depth.max(1), (batch, channels, input));
+        let Some(conv) = conv.filter(|c| Geometry::of(c).is_some()) else { return Ok(()) };
+        let [x, w, dy] = operands(&conv, seed);
+        let want = naive(&conv, &x, &w, &dy);
+        for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
+            prop_assert!(close(got, want, 1e-11), "{conv:?}");
+        }
+    }
+
     /// The input tiles of a region are those that its output tiles read.
     #[test]
     fn each_tile_is_in_one_region(
         axis in [1usize..9, 1usize..4, 0usize..3], batch in 1usize..5,
-        size in [1usize..40, 1usize..40], most in 1usize..200,
+        size in [1usize..40, 1usize..40], most in 1usize..200, shape in 0usize..3,
     ) {
         let Some(conv) = volume(axis, (3, 1), (batch, [1, 1], size, [1, 1])) else { return Ok(()) };
-        let Some(geometry) = Geometry::of(&conv) else { return Ok(()) };
+        let conv = match shape {
+            0 => Some(conv),
+            shape => line((shape, 3, 1), axis[1], (batch, [1, 1], conv.input)),
+        };
+        let Some(geometry) = conv.and_then(|conv| Geometry::of(&conv)) else { return Ok(()) };
         let regions = Regions::new(&geometry, most);
-        let (rows, across) = (geometry.tile_rows(), geometry.tile_columns());
-        let mut seen = vec![0; geometry.slices() * rows];
+        let [rows, across] = geometry.tiles();
+        let mut seen = vec![0; geometry.slices() * rows * across];
         let largest = regions.largest();
         for region in (0..regions.count()).map(|i| regions.at(i)) {
             prop_assert!(region.tiles() <= largest.tiles() && region.tiles_read() <= largest.tiles_read());
-            prop_assert_eq!(region.tiles() % (region.rows.len() * across), 0);
             for (i, slice) in region.slices.clone().enumerate() {
-                region.rows.clone().for_each(|row| seen[slice * rows + row] += 1);
+                for row in region.rows.clone() {
+                    let first = (slice * rows + row) * across;
+                    region.columns.clone().for_each(|column| seen[first + column] += 1);
+                }
                 for tap in 0..region.taps {
                     let [got, want] = [
                         region.read_at(&geometry, i + tap, 0),
@@ -152,9 +188,30 @@ proptest! {
     }
 }
 
-/// Whether a region has one row of one output slice.
+/// Whether a region has one tile of one output slice.
 fn region_is_least(region: &Region) -> bool {
-    region.rows.len() == 1 && region.slices.len() == 1
+    region.tiles() == 1
+}
+
+/// Positions that one region does not hold: they are split by rows, by columns and by slices.
+#[test]
+fn lines_in_several_regions_match_naive() {
+    for (axis, depth, input) in [
+        (0, 1, [9, 50, 41]),
+        (0, 1, [5, 1, 1700]),
+        (1, 1, [2, 70, 31]),
+        (1, 3, [4, 40, 19]),
+        (2, 1, [1, 1, 2500]),
+        (2, 1, [3, 130, 9]),
+        (2, 3, [3, 9, 90]),
+    ] {
+        let conv = line((axis, 3, 1), depth, (2, [19, 34], input)).unwrap();
+        let [x, w, dy] = operands(&conv, 1);
+        let want = naive(&conv, &x, &w, &dy);
+        for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
+            assert!(close(got, want, 1e-11), "{conv:?}");
+        }
+    }
 }
 
 #[test]
@@ -169,8 +226,11 @@ fn columns_that_no_output_reads_are_skipped() {
 
 #[test]
 fn outputs_of_padding_alone_are_zeros() {
-    for (kernel, stride) in [(3, 1), (7, 2)] {
-        let conv = filter(kernel, stride, (2, [3, 5], [0, 0], [kernel - 1; 2])).unwrap();
+    let squares = [(3, 1), (7, 2)]
+        .map(|(kernel, stride)| filter(kernel, stride, (2, [3, 5], [0, 0], [kernel - 1; 2])));
+    let lines = [(0, [0, 3, 5]), (1, [3, 0, 5]), (2, [3, 5, 0])]
+        .map(|(axis, input)| line((axis, 3, 2), 1, (2, [3, 5], input)));
+    for conv in squares.into_iter().chain(lines).flatten() {
         assert!(Geometry::of(&conv).is_some());
         let [x, w, dy] = operands(&conv, 4);
         let [y, dx, dw] = transformed(&conv, &x, &w, &dy);
@@ -180,26 +240,24 @@ fn outputs_of_padding_alone_are_zeros() {
 
 #[test]
 fn a_bias_is_added_to_every_output() {
-    let conv = square(2, [3, 21], [6, 5], [1, 1]).unwrap();
-    let [x, w, dy] = operands(&conv, 5);
-    let bias = noise(conv.out_c, 6);
-    let (geometry, mut y) = (Geometry::of(&conv).unwrap(), dy.clone());
-    // SAFETY: the buffers have the extents of the convolution.
-    unsafe {
-        forward(
-            &geometry,
-            x.as_ptr(),
-            w.as_ptr(),
-            Some(bias.as_ptr()),
-            (y.as_mut_ptr(), None),
-            None,
-        );
+    check_bias(&square(2, [3, 21], [6, 5], [1, 1]).unwrap());
+    for axis in 0..3 {
+        check_bias(&line((axis, 3, 1), 1, (2, [3, 21], [4, 6, 5])).unwrap());
     }
-    let [mut want, ..] = naive(&conv, &x, &w, &dy);
+}
+
+fn check_bias(conv: &Conv) {
+    let [x, w, dy] = operands(conv, 5);
+    let bias = noise(conv.out_c, 6);
+    let (geometry, mut y) = (Geometry::of(conv).unwrap(), dy.clone());
+    let to = (y.as_mut_ptr(), None);
+    // SAFETY: the buffers have the extents of the convolution.
+    unsafe { forward(&geometry, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), to, None) };
+    let [mut want, ..] = naive(conv, &x, &w, &dy);
     for (i, y) in want.iter_mut().enumerate() {
         *y += bias[i / conv.out_size() % conv.out_c];
     }
-    assert!(close(&y, &want, 1e-11));
+    assert!(close(&y, &want, 1e-11), "{conv:?}");
 }
 
 #[test]
@@ -209,6 +267,9 @@ fn errors_stay_below_the_bound() {
     for (kernel, stride) in [(4, 1), (5, 1), (7, 2)] {
         let pad = [kernel / 2; 2];
         check_errors(&filter(kernel, stride, (1, [16, 16], [14, 14], pad)).unwrap());
+    }
+    for (axis, taps) in [(0, 3), (1, 3), (2, 3), (1, 4), (2, 5)] {
+        check_errors(&line((axis, taps, taps / 2), 1, (2, [64, 32], [8, 9, 10])).unwrap());
     }
 }
 
@@ -232,7 +293,10 @@ fn check_errors(conv: &Conv) {
 fn threads_do_not_change_the_bits() {
     let extents = (3, [40, 24], [19, 13], [1, 1]);
     let flat = [(3, 1), (7, 2)].map(|(kernel, stride)| filter(kernel, stride, extents));
-    for conv in flat.into_iter().chain([volume([5, 3, 1], (3, 1), extents)]).flatten() {
+    let lines = (0..3).map(|axis| line((axis, 3, 1), 1, (3, [40, 24], [9, 19, 23])));
+    let long = line((2, 3, 1), 1, (1, [40, 24], [1, 1, 2999]));
+    let others = lines.chain([long, volume([5, 3, 1], (3, 1), extents)]);
+    for conv in flat.into_iter().chain(others).flatten() {
         let [x, w, dy] = operands(&conv, 3);
         let alone = transformed(&conv, &x, &w, &dy);
         assert_eq!(in_team(|| transformed(&conv, &x, &w, &dy)), alone);
@@ -249,6 +313,22 @@ fn nan_stays_in_the_tiles_that_read_it() {
     for (i, (y, clean)) in y.iter().zip(&clean).enumerate() {
         let reads = [i / 16 % 16, i % 16].iter().all(|at| at / 4 == 1);
         assert!(if reads { y.is_nan() } else { y == clean }, "output {i}");
+    }
+}
+
+#[test]
+fn nan_stays_in_the_lines_that_read_it() {
+    for axis in 0..3 {
+        let conv = line((axis, 3, 1), 1, (1, [16, 16], [16; 3])).unwrap();
+        let [mut x, w, dy] = operands(&conv, 9);
+        let [clean, ..] = transformed(&conv, &x, &w, &dy);
+        x[(6 * 16 + 6) * 16 + 6] = f64::NAN;
+        let [y, ..] = transformed(&conv, &x, &w, &dy);
+        for (i, (y, clean)) in y.iter().zip(&clean).enumerate() {
+            let at = [i / 256 % 16, i / 16 % 16, i % 16];
+            let reads = (0..3).all(|a| if a == axis { at[a] / 4 == 1 } else { at[a] == 6 });
+            assert!(if reads { y.is_nan() } else { y == clean }, "output {i}, axis {axis}");
+        }
     }
 }
 
@@ -270,5 +350,13 @@ fn small_convolutions_are_calculated_directly() {
     assert!(Geometry::of(&Conv { stride: [1, 2, 2], ..conv }).is_none(), "a side of two");
     assert!(Geometry::of(&Conv { stride: [1, 1, 2], ..conv }).is_none());
     assert!(Geometry::of(&Conv { kernel: [1, 3, 5], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { kernel: [1; 3], pad: [0; 3], ..conv }).is_none());
+    let conv = line((1, 3, 1), 1, (8, [64, 64], [1, 56, 56])).unwrap();
+    assert!(Geometry::chosen::<f32>(&conv).is_some() && Geometry::chosen::<f64>(&conv).is_none());
+    let few = line((1, 3, 1), 1, (8, [8, 8], [1, 56, 56])).unwrap();
+    assert!(Geometry::chosen::<f32>(&few).is_none());
+    assert!(Geometry::of(&Conv { dilate: [1, 2, 1], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { stride: [1, 2, 1], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { groups: 2, ..conv }).is_none());
     assert!(Geometry::of(&Conv { pad: [0, 3, 1], ..conv }).is_none());
 }

@@ -1,11 +1,10 @@
 //! Between images and transformed tiles.
 //!
 //! Tiles are kept as `[point][block of channels][tile][LANES]`, with an unused cache line between
-//! points: at distances of powers of two the 36 points of a tile would share a few sets of the
-//! cache.
+//! points: at distances of powers of two the points of a tile would share a few sets of the cache.
 
+use super::LANES;
 use super::transforms::{Squares, Transform};
-use super::{LANES, POINTS, REACH};
 use crate::kernels::gemm::Mat;
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::real::Real;
@@ -15,6 +14,7 @@ use std::ops::Range;
 /// The extents of a buffer of transformed tiles.
 #[derive(Clone, Copy)]
 pub struct Room {
+    pub points: usize,
     pub blocks: usize,
     pub tiles: usize,
 }
@@ -32,40 +32,57 @@ impl Room {
 
     /// Elements of the buffer.
     pub fn len(self) -> usize {
-        POINTS * self.point()
+        self.points * self.point()
     }
 }
 
-/// The squares of planes that tiles read or write: `side` long, one every `step` positions from
-/// `-pad`. In between, a block of channels stands in scratch as `[row][column][LANES]`, including
-/// the margin that squares reach beyond the planes.
+/// The squares of planes that tiles read or write: along each axis `side` long, one every `step`
+/// positions from `-pad`. In between, a block of channels stands in scratch as
+/// `[row][column][LANES]`, including the margin that squares reach beyond the planes.
 #[derive(Clone, Copy)]
 pub struct Cut {
     pub planes: [usize; 2],
     /// Elements from the plane of a channel to that of the next.
     pub apart: usize,
     pub pad: [usize; 2],
-    pub side: usize,
-    pub step: usize,
-    /// Tiles in a row.
-    pub across: usize,
+    pub side: [usize; 2],
+    pub step: [usize; 2],
+    /// Points of a transformed tile along the axes.
+    pub reach: [usize; 2],
 }
 
+/// Rows and columns of tiles of a slice.
+pub type Area<'a> = [&'a Range<usize>; 2];
+
 impl Cut {
-    /// Positions that `count` tiles reach over.
-    fn reach(&self, count: usize) -> usize {
-        (count - 1) * self.step + self.side
+    /// Rows and columns that tiles reach over.
+    fn reached(&self, area: Area<'_>) -> [usize; 2] {
+        [0, 1].map(|axis| (area[axis].len() - 1) * self.step[axis] + self.side[axis])
     }
 
-    /// Of `count` positions of an axis from `first - pad`, those inside the plane, and the number
-    /// before it.
-    fn inside(&self, axis: usize, first: usize, count: usize) -> (Range<usize>, usize) {
-        let end = (first + count).saturating_sub(self.pad[axis]).min(self.planes[axis]);
-        let start = first.saturating_sub(self.pad[axis]).min(end);
-        (start..end, self.pad[axis].saturating_sub(first).min(count))
+    /// Of the rows and columns that tiles reach over, those inside the plane, and the number before
+    /// them.
+    fn inside(&self, area: Area<'_>) -> [(Range<usize>, usize); 2] {
+        let reached = self.reached(area);
+        [0, 1].map(|axis| {
+            let (pad, first) = (self.pad[axis], area[axis].start * self.step[axis]);
+            let end = (first + reached[axis]).saturating_sub(pad).min(self.planes[axis]);
+            let start = first.saturating_sub(pad).min(end);
+            (start..end, pad.saturating_sub(first).min(reached[axis]))
+        })
     }
 
-    /// Transforms the tiles of `rows` of one slice and block of channels. `first` is the block's
+    /// Steps between the points and tiles of transformed tiles whose points are `point` apart.
+    fn steps(&self, [_, columns]: Area<'_>, point: usize) -> [usize; 4] {
+        [self.reach[1] * point, point, columns.len() * LANES, LANES]
+    }
+
+    /// Steps between the positions and squares of scratch that is `width` positions wide.
+    fn staged_steps(&self, width: usize) -> [usize; 4] {
+        [width, 1, self.step[0] * width, self.step[1]].map(|positions| positions * LANES)
+    }
+
+    /// Transforms the tiles of an area of one slice and block of channels. `first` is the block's
     /// first plane, `to` the first tile's first point.
     ///
     /// # Safety
@@ -73,41 +90,33 @@ impl Cut {
     pub unsafe fn transform<T: Real>(
         &self,
         planes: (*const T, usize),
-        rows: Range<usize>,
+        area: Area<'_>,
         run: Transform<T>,
         (to, point): (*mut T, usize),
     ) {
-        let width = self.reach(self.across);
-        with_scratch(self.reach(rows.len()) * width * LANES, |staged: &mut [T]| {
+        let [height, width] = self.reached(area);
+        with_scratch(height * width * LANES, |staged: &mut [T]| {
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
-                self.stage(planes, &rows, staged);
-                for row in 0..rows.len() {
-                    run(&Squares {
-                        count: self.across,
-                        from: staged.as_ptr().add(row * self.step * width * LANES),
-                        to: to.add(row * self.across * LANES),
-                        from_steps: [width * LANES, LANES, self.step * LANES].map(|s| s as isize),
-                        to_steps: [REACH * point, point, LANES],
-                    });
-                }
+                self.stage(planes, area, staged);
+                let from = (staged.as_ptr(), self.staged_steps(width));
+                run_all(run, area, from, (to, self.steps(area, point)));
             }
         });
     }
 
-    /// Lays planes out for the tiles of `rows`, surrounded by zeros.
+    /// Lays planes out for the tiles of an area, surrounded by zeros.
     ///
     /// # Safety
     /// As [`Cut::transform`]; `to` has room for what the tiles reach over.
     unsafe fn stage<T: Real>(
         &self,
         (first, channels): (*const T, usize),
-        rows: &Range<usize>,
+        area: Area<'_>,
         to: &mut [T],
     ) {
-        let (height, width) = (self.reach(rows.len()), self.reach(self.across));
-        let (lines, above) = self.inside(0, rows.start * self.step, height);
-        let (columns, left) = self.inside(1, 0, width);
+        let [_, width] = self.reached(area);
+        let [(lines, above), (columns, left)] = self.inside(area);
         let plane = self.apart as isize;
         let line = |at: usize| Mat {
             // SAFETY: the line is inside the plane.
@@ -137,13 +146,18 @@ impl Cut {
         }
     }
 
-    /// The elements of a plane that [`Cut::restore`] writes for `rows`.
-    pub fn positions(&self, rows: Range<usize>) -> Range<usize> {
-        let (lines, _) = self.inside(0, rows.start * self.step, self.reach(rows.len()));
-        lines.start * self.planes[1]..lines.end * self.planes[1]
+    /// The stretches of a plane that [`Cut::restore`] writes for an area.
+    pub fn written(&self, area: Area<'_>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let ([(lines, _), (columns, _)], width) = (self.inside(area), self.planes[1]);
+        // Whole lines are one line.
+        let each = if columns.len() == width { lines.len() } else { 1 };
+        lines.step_by(each.max(1)).map(move |line| {
+            let at = line * width;
+            at + columns.start..at + (each - 1) * width + columns.end
+        })
     }
 
-    /// Transforms sums back to the outputs of `rows` of one slice and block of channels; the
+    /// Transforms sums back to the outputs of an area of one slice and block of channels; the
     /// inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
     ///
     /// # Safety
@@ -151,39 +165,59 @@ impl Cut {
     pub unsafe fn restore<T: Real>(
         &self,
         (from, point): (*const T, usize),
-        rows: Range<usize>,
+        area: Area<'_>,
         run: Transform<T>,
         (first, channels): (*mut T, usize),
     ) {
-        let width = self.reach(self.across);
-        let (lines, _) = self.inside(0, rows.start * self.step, self.reach(rows.len()));
-        let columns = self.planes[1];
-        with_scratch(self.reach(rows.len()) * width * LANES, |staged: &mut [T]| {
+        let ([height, width], [(lines, _), (columns, _)]) = (self.reached(area), self.inside(area));
+        with_scratch(height * width * LANES, |staged: &mut [T]| {
             let staged = staged.as_mut_ptr();
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
-                for row in 0..rows.len() {
-                    run(&Squares {
-                        count: self.across,
-                        from: from.add(row * self.across * LANES),
-                        to: staged.add(row * self.step * width * LANES),
-                        from_steps: [REACH * point, point, LANES].map(|s| s as isize),
-                        to_steps: [width * LANES, LANES, self.step * LANES],
-                    });
-                }
-                // Lines that are as wide as the tiles are one line.
-                let (step, each) = if columns == width {
+                let from = (from, self.steps(area, point));
+                run_all(run, area, from, (staged, self.staged_steps(width)));
+                // Lines that are as wide as the tiles and the planes are one line.
+                let (step, each) = if columns.len() == width && width == self.planes[1] {
                     (lines.len(), lines.len() * width)
                 } else {
-                    (1, columns)
+                    (1, columns.len())
                 };
                 for (i, at) in lines.enumerate().step_by(step.max(1)) {
                     let from = staged.add(i * width * LANES);
                     let from = Mat { ptr: from, row: 1, col: LANES as isize };
-                    let to = Mat::rows(first.add(at * columns), self.apart);
-                    copy_matrix((channels, each), from, to);
+                    let at = at * self.planes[1] + columns.start;
+                    copy_matrix((channels, each), from, Mat::rows(first.add(at), self.apart));
                 }
             }
         });
+    }
+}
+
+/// Transforms all squares of an area. Steps are from a point to the one below it and to the one
+/// right of it, and from a square to those.
+///
+/// # Safety
+/// As [`Transform`].
+unsafe fn run_all<T>(
+    run: Transform<T>,
+    area: Area<'_>,
+    (from, from_steps): (*const T, [usize; 4]),
+    (to, to_steps): (*mut T, [usize; 4]),
+) {
+    // Few calls of many squares each.
+    let counts = area.map(|tiles| tiles.len());
+    let (outer, inner) = if counts[0] > counts[1] { (1, 0) } else { (0, 1) };
+    let steps = |all: [usize; 4]| [all[0], all[1], all[2 + inner]];
+    for i in 0..counts[outer] {
+        // SAFETY: promised by the caller.
+        unsafe {
+            run(&Squares {
+                count: counts[inner],
+                from: from.add(i * from_steps[2 + outer]),
+                to: to.add(i * to_steps[2 + outer]),
+                from_steps: steps(from_steps).map(|s| s as isize),
+                to_steps: steps(to_steps),
+            });
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each is one small matrix that is applied to the columns and then to the rows of a square. With
 //! `d` the 6×6 input of a tile, `g` the filter and `dy` the gradient of the tile's m×m output,
-//! `y = Aᵀ [(G g Gᵀ) ∘ (Bᵀ d B)] A` and `dg = Gᵀ [Σ (A dy Aᵀ) ∘ (Bᵀ d B)] G`.
+//! `y = Aᵀ [(G g Gᵀ) ∘ (Bᵀ d B)] A` and `dg = Gᵀ [Σ (A dy Aᵀ) ∘ (Bᵀ d B)] G`. Where a filter has
+//! one tap along an axis, the matrix of that axis is 1 and a square is a line.
 //!
 //! The points are 0, 1, -1, 2, -2 and infinity, whatever the side of the filter: `B` is the same
 //! for all, `A` has powers of the points, and so has `G`, each divided by the product of the
@@ -104,6 +105,16 @@ impl Line<REACH, REACH> for Input {
     }
 }
 
+/// The matrix of an axis without a filter.
+struct Same;
+
+impl Line<1, 1> for Same {
+    #[inline(always)]
+    unsafe fn apply<V: Vector>(x: [V; 1]) -> [V; 1] {
+        x
+    }
+}
+
 /// Factors of `G` at the points 0, ±1 and ±2.
 const SCALES: [f64; 3] = [0.25, -1.0 / 6.0, 1.0 / 24.0];
 
@@ -171,12 +182,20 @@ impl<const N: usize, const SCALED: bool> Line<REACH, N> for Sums<SCALED> {
     }
 }
 
-/// Applies a matrix to both sides of every square.
+/// Applies a matrix to the columns and one to the rows of every square.
 ///
 /// # Safety
 /// As [`Transform`].
 #[inline(always)]
-unsafe fn transform<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
+unsafe fn transform<
+    V: Vector,
+    Down: Line<I, O>,
+    Across: Line<J, P>,
+    const I: usize,
+    const O: usize,
+    const J: usize,
+    const P: usize,
+>(
     s: &Squares<V::Elem>,
 ) {
     for square in 0..s.count {
@@ -187,21 +206,21 @@ unsafe fn transform<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
                 let from = s.from.offset(square as isize * s.from_steps[2]).add(lane);
                 let to = s.to.add(square * s.to_steps[2] + lane);
                 let zero = V::splat(V::Elem::from_f64(0.0));
-                let mut half = [[zero; I]; O];
-                for x in 0..I {
+                let mut half = [[zero; J]; O];
+                for x in 0..J {
                     let mut column = [zero; I];
                     for y in 0..I {
                         let at = y as isize * s.from_steps[0] + x as isize * s.from_steps[1];
                         column[y] = V::load(from.offset(at));
                     }
-                    let column = L::apply(column);
+                    let column = Down::apply(column);
                     for y in 0..O {
                         half[y][x] = column[y];
                     }
                 }
                 for y in 0..O {
-                    let row = L::apply(half[y]);
-                    for x in 0..O {
+                    let row = Across::apply(half[y]);
+                    for x in 0..P {
                         row[x].store(to.add(y * s.to_steps[0] + x * s.to_steps[1]));
                     }
                 }
@@ -221,11 +240,33 @@ macro_rules! compiled {
             /// As [`Transform`].
             $(#[target_feature(enable = $features)])?
             #[allow(private_bounds)] // the matrices are known to this file only
-            pub unsafe fn run<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
+            pub unsafe fn square<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
                 s: &Squares<V::Elem>,
             ) {
                 // SAFETY: promised by the caller.
-                unsafe { transform::<V, L, I, O>(s) }
+                unsafe { transform::<V, L, L, I, O, I, O>(s) }
+            }
+
+            /// # Safety
+            /// As [`Transform`].
+            $(#[target_feature(enable = $features)])?
+            #[allow(private_bounds)]
+            pub unsafe fn down<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
+                s: &Squares<V::Elem>,
+            ) {
+                // SAFETY: promised by the caller.
+                unsafe { transform::<V, L, Same, I, O, 1, 1>(s) }
+            }
+
+            /// # Safety
+            /// As [`Transform`].
+            $(#[target_feature(enable = $features)])?
+            #[allow(private_bounds)]
+            pub unsafe fn across<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
+                s: &Squares<V::Elem>,
+            ) {
+                // SAFETY: promised by the caller.
+                unsafe { transform::<V, Same, L, 1, 1, I, O>(s) }
             }
         }
     };
@@ -237,34 +278,45 @@ compiled!(avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
 compiled!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
 
-/// The transforms of one instruction set and register, by the side of the filter.
+/// The transforms of one instruction set and register.
 macro_rules! transforms {
     ($set:ident, $vector:ty) => {
         &[
-            transforms!($set, $vector, 3, 4),
-            transforms!($set, $vector, 4, 3),
-            transforms!($set, $vector, 5, 2),
+            transforms!($set, square, $vector),
+            transforms!($set, down, $vector),
+            transforms!($set, across, $vector),
         ]
     };
-    ($set:ident, $vector:ty, $filter:literal, $output:literal) => {
+    ($set:ident, $shape:ident, $vector:ty) => {
+        [
+            transforms!($set, $shape, $vector, 3, 4),
+            transforms!($set, $shape, $vector, 4, 3),
+            transforms!($set, $shape, $vector, 5, 2),
+        ]
+    };
+    ($set:ident, $shape:ident, $vector:ty, $filter:literal, $output:literal) => {
         Transforms {
-            input: $set::run::<$vector, Input, REACH, REACH>,
-            output: $set::run::<$vector, Sums<false>, REACH, $output>,
-            output_gradient: $set::run::<$vector, Values<false>, $output, REACH>,
-            filter: $set::run::<$vector, Values<true>, $filter, REACH>,
-            filter_gradient: $set::run::<$vector, Sums<true>, REACH, $filter>,
+            input: $set::$shape::<$vector, Input, REACH, REACH>,
+            output: $set::$shape::<$vector, Sums<false>, REACH, $output>,
+            output_gradient: $set::$shape::<$vector, Values<false>, $output, REACH>,
+            filter: $set::$shape::<$vector, Values<true>, $filter, REACH>,
+            filter_gradient: $set::$shape::<$vector, Sums<true>, REACH, $filter>,
         }
     };
 }
 
+/// Transforms for filters that are square, that have one column, and that have one row, of 3, 4 and
+/// 5 taps along an axis.
+pub type AllTransforms<T> = [[Transforms<T>; FILTERS.end - FILTERS.start]; 3];
+
 /// An element type with these transforms.
 pub trait Transformed: Sized + 'static {
-    /// The transforms of this machine for filters with sides of 3, 4 and 5.
-    fn transforms() -> &'static [Transforms<Self>; FILTERS.end - FILTERS.start];
+    /// The transforms of this machine.
+    fn transforms() -> &'static AllTransforms<Self>;
 }
 
 impl Transformed for f32 {
-    fn transforms() -> &'static [Transforms<f32>; FILTERS.end - FILTERS.start] {
+    fn transforms() -> &'static AllTransforms<f32> {
         match level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => transforms!(avx512, std::arch::x86_64::__m512),
@@ -276,7 +328,7 @@ impl Transformed for f32 {
 }
 
 impl Transformed for f64 {
-    fn transforms() -> &'static [Transforms<f64>; FILTERS.end - FILTERS.start] {
+    fn transforms() -> &'static AllTransforms<f64> {
         match level() {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => transforms!(avx512, std::arch::x86_64::__m512d),

@@ -5,10 +5,10 @@
 //! in rounds, which bounds the buffers in between.
 
 use super::forward::{FilterRoom, clear};
-use super::regions::{Region, Regions, bands};
+use super::regions::{Region, Regions, bands, even};
 use super::tiles::Room;
 use super::transforms::Squares;
-use super::{Geometry, LANES, POINTS, REACH};
+use super::{Geometry, LANES, POINTS};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
@@ -19,6 +19,8 @@ use crate::kernels::scratch::with_scratch;
 
 /// Bytes of the transformed tiles of a round.
 const ROUND_BYTES: usize = 12 << 20;
+/// Points of a block of channels that a task transforms.
+const TASK_POINTS: usize = 64 * POINTS;
 /// Tiles that are multiplied at once.
 const TERMS: usize = 256;
 
@@ -36,19 +38,20 @@ struct Part {
 pub unsafe fn backward_weight<T: Real>(geometry: &Geometry, x: *const T, dy: *const T, dw: *mut T) {
     let sums_room = FilterRoom::new(geometry);
     let blocks = [sums_room.inner / LANES, sums_room.blocks];
-    let tile = (blocks[0] + blocks[1]) * LANES * POINTS * size_of::<T>();
+    let points = geometry.points();
+    let tile = (blocks[0] + blocks[1]) * LANES * points * size_of::<T>();
     let most = ROUND_BYTES / tile;
     let regions = Regions::new(geometry, most);
     let largest = regions.largest();
     let each = (most / largest.tiles_read()).clamp(1, regions.count());
     let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
     let tiles = [largest.tiles_read(), largest.tiles()];
-    let rooms = [0, 1].map(|side| Room { blocks: blocks[side], tiles: each * tiles[side] });
+    let rooms = [0, 1].map(|side| Room { points, blocks: blocks[side], tiles: each * tiles[side] });
     with_scratch(sums_room.len() + rooms[0].len() + rooms[1].len(), |scratch: &mut [T]| {
         let (sums, rest) = scratch.split_at_mut(sums_room.len());
         let (left, right) = rest.split_at_mut(rooms[0].len());
         let sums = Shared(sums.as_mut_ptr());
-        let points = [Shared(left.as_mut_ptr()), Shared(right.as_mut_ptr())];
+        let buffers = [Shared(left.as_mut_ptr()), Shared(right.as_mut_ptr())];
         for first in (0..regions.count()).step_by(each) {
             let round: Vec<Part> = (first..regions.count().min(first + each))
                 .map(|i| (regions.at(i), tiles.map(|tiles| (i - first) * tiles)))
@@ -57,9 +60,9 @@ pub unsafe fn backward_weight<T: Real>(geometry: &Geometry, x: *const T, dy: *co
             // SAFETY: promised by the caller.
             unsafe {
                 for part in &round {
-                    transform_tiles(geometry, part, [x, dy], points, rooms);
+                    transform_tiles(geometry, part, [x, dy], buffers, rooms);
                 }
-                multiply((points, rooms), &round, (sums, sums_room), first > 0);
+                multiply((buffers, rooms), &round, (sums, sums_room), first > 0);
             }
         }
         parallel_for(sums_room.blocks, 1, |blocks| {
@@ -86,15 +89,19 @@ unsafe fn transform_tiles<T: Real>(
     let (input, output) = geometry.cuts();
     let all = geometry.transforms::<T>();
     let sides = [(input, geometry.in_c, all.input), (output, geometry.out_c, all.output_gradient)];
-    // A task transforms one block of channels of some rows.
-    let each = 64usize.div_ceil(input.across);
+    // A task transforms one block of channels of some rows, or of some columns of a row.
+    let (across, tiles) = (region.columns.len(), TASK_POINTS / rooms[0].points);
+    let (each, columns_each) = (tiles.div_ceil(across), even(across, tiles));
+    let parts = across.div_ceil(columns_each);
     let rows = [region.inputs(), region.slices.len()].map(|slices| slices * region.rows.len());
     let down = rows.map(|rows| rows.div_ceil(each));
-    let of_images = rooms[0].blocks * down[0];
-    parallel_for(of_images + rooms[1].blocks * down[1], 1, |tasks| {
+    let of_images = rooms[0].blocks * down[0] * parts;
+    parallel_for(of_images + rooms[1].blocks * down[1] * parts, 1, |tasks| {
         for task in tasks {
             let side = usize::from(task >= of_images);
             let task = if side == 0 { task } else { task - of_images };
+            let (left, task) = (task % parts * columns_each, task / parts);
+            let right = (left + columns_each).min(across);
             let (block, start) = (task / down[side], task % down[side] * each);
             let (cut, all_channels, run) = sides[side];
             let channels = LANES.min(all_channels - block * LANES);
@@ -106,16 +113,18 @@ unsafe fn transform_tiles<T: Real>(
                 };
                 // SAFETY: promised by the caller; tasks write apart.
                 unsafe {
-                    let tile = first[side] + (start + before) * cut.across;
+                    let tile = first[side] + (start + before) * across + left;
                     let to = points[side].at(block * rooms[side].block() + tile * LANES);
                     let to = (to, rooms[side].point());
                     match from {
                         Some(at) => {
                             let from = (planes[side].at(at).cast_const(), channels);
-                            let above = region.rows.start;
-                            cut.transform(from, above + band.start..above + band.end, run, to);
+                            let (above, before) = (region.rows.start, region.columns.start);
+                            let rows = above + band.start..above + band.end;
+                            let columns = before + left..before + right;
+                            cut.transform(from, [&rows, &columns], run, to);
                         }
-                        None => clear(to, band.len() * cut.across),
+                        None => clear(to, rooms[side].points, band.len() * (right - left)),
                     }
                 }
             }
@@ -182,11 +191,15 @@ unsafe fn multiply<T: Real>(
         return;
     };
     let cached: Vec<_> = spans.chunks((TERMS / longest).max(1)).collect();
-    parallel_for(POINTS, 1, |all| {
-        for p in all {
+    // Where points are few, blocks of input channels are split as well.
+    let parts = (POINTS / rooms[0].points).min(rooms[0].blocks);
+    let each = rooms[0].blocks.div_ceil(parts);
+    parallel_for(rooms[0].points * parts, 1, |tasks| {
+        for task in tasks {
+            let (p, first) = (task / parts, task % parts * each);
             for (i, spans) in cached.iter().enumerate() {
                 for tap in 0..region.taps {
-                    for inner in 0..rooms[0].blocks {
+                    for inner in first..(first + each).min(rooms[0].blocks) {
                         let mut add = add || i > 0;
                         for &([left, right], k, each) in *spans {
                             product(p, (tap, inner), [left + tap * each, right], k, add);
@@ -211,7 +224,8 @@ unsafe fn write_filters<T: Real>(
 ) {
     let (inputs, first) = (geometry.in_c, block * LANES);
     let lanes = LANES.min(geometry.out_c - first);
-    let (side, count) = (geometry.kernel, geometry.taps());
+    let count = geometry.taps();
+    let steps = [geometry.reach()[1] * room.point(), room.point(), LANES];
     with_scratch(inputs * count * LANES, |taps: &mut [T]| {
         // SAFETY: promised by the caller.
         unsafe {
@@ -220,8 +234,8 @@ unsafe fn write_filters<T: Real>(
                     count: inputs,
                     from: sums.add(block * room.block() + tap * room.tap()),
                     to: taps.as_mut_ptr().add(tap * geometry.square() * LANES),
-                    from_steps: [REACH * room.point(), room.point(), LANES].map(|s| s as isize),
-                    to_steps: [side * LANES, LANES, count * LANES],
+                    from_steps: steps.map(|s| s as isize),
+                    to_steps: [geometry.kernel[1] * LANES, LANES, count * LANES],
                 });
             }
             let from = Mat { ptr: taps.as_mut_ptr(), row: 1, col: LANES as isize };
