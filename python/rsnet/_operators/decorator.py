@@ -13,14 +13,7 @@ from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, new_entry, register
-from .checks import (
-    check_takes,
-    checked_docs,
-    fail,
-    function_name,
-    invalid,
-    warn_of_replacing,
-)
+from .checks import check_takes, checked_docs, fail, function_name, invalid, warn_of_replacing
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 from .user.arguments import parse_args
