@@ -14,8 +14,8 @@ from .._sbp.rules import parse_rule
 from ..base import MXNetError
 from . import registry
 from .checks import fail, free_name
+from .user.arguments import Conf
 from .user.attr import Attr
-from .user.conf import Conf
 from .user.definition import UserOpDefinition
 from .user.inference import Found
 from .user.signatures import Signatures

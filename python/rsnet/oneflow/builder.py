@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from .. import ndarray, symbol
 from .._operators.checks import fail, invalid, is_integer, unknown
 from .._operators.registry import definition
-from .._operators.user.conf import Conf
+from .._operators.user.arguments import Conf
 from .job import running
 
 B = TypeVar("B", bound="OperatorBuilder")

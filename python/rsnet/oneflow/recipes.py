@@ -11,7 +11,7 @@ from typing import Any
 
 from .._operators.checks import fail, unknown
 from .._operators.gradient import GradEntry
-from .._operators.user.conf import Conf
+from .._operators.user.arguments import Conf
 from .._operators.user.gradient import GradContext
 from .builder import OperatorBuilder
 

@@ -10,7 +10,7 @@ from ...base import MXNetError, MXTypeError
 from ..checks import invalid, is_integer, unknown
 from ..operands import assign
 from ..requests import OpReq
-from .conf import Conf
+from .arguments import Conf
 
 
 class _Context:

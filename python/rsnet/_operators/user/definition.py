@@ -10,10 +10,9 @@ from ... import _core
 from ...parameter import schema_field
 from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
-from .arguments import Arg, parse_args
+from .arguments import Arg, Conf, Defaults, NotGiven, parse_args
 from .attr import Attr, refuse
 from .condition import Condition
-from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
 from .inference import Found, Inference

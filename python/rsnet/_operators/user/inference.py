@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import TYPES, fail, invalid, shape_list, type_list
-from .conf import Conf
+from .arguments import Conf
 from .contexts import UNKNOWN, InferContext, ShapeUnknown
 
 

@@ -9,7 +9,7 @@ from ..._sbp.context import SbpContext, collected
 from ..._sbp.rules import parse_rule
 from ..._sbp.signature import OpArg, Signature, TensorDesc
 from ..checks import invalid
-from .conf import Conf
+from .arguments import Conf
 
 #: Shapes and attributes whose signatures are kept.
 MOST_KEPT = 256
