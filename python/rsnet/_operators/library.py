@@ -17,8 +17,7 @@ from .checks import fail, free_name
 from .user.arguments import Conf
 from .user.attr import Attr
 from .user.definition import UserOpDefinition
-from .user.inference import Found
-from .user.signatures import Signatures
+from .user.inference import Found, Signatures
 
 #: Kinds of attributes by their numbers in ``rsnet/plugin.h``.
 _KINDS = {
@@ -159,9 +158,7 @@ class LibraryDefinition(UserOpDefinition):
     """A user operator whose functions are in a library."""
 
     def __init__(self, name: str, info: dict[str, Any]) -> None:
-        attrs = {}
-        for key, kind, default, doc in info["attrs"]:
-            attrs[key] = Attr(_KINDS[kind], *default, doc=doc)
+        attrs = {k: Attr(_KINDS[kind], *given, doc=doc) for k, kind, given, doc in info["attrs"]}
         super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
         self.library = str(info["library"])
         self.counted_by = str(info["counted_by"])

@@ -15,8 +15,7 @@ from .attr import Attr, refuse
 from .condition import Condition
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
-from .inference import Found, Inference
-from .signatures import Signatures
+from .inference import Found, Inference, Signatures
 
 
 class Kernel(NamedTuple):
@@ -147,8 +146,7 @@ class UserOpDefinition:
                     pairs = f"pairs of one of {sorted(outs)} and one of {sorted(ins)}"
                     raise invalid(self.name, f"inplace of kernel {k.name}", (o, i), pairs)
             where, run = k.where.resolved(self._tensor, self._compared), self._run(k)
-            spec = KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates)
-            d.kernels.append(spec)
+            d.kernels.append(KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates))
         d.install(replace=replace)
 
     def _tensor(self, arg: str, i: int) -> str:
