@@ -25,7 +25,7 @@ from typing import Any
 from ._on_demand import import_on_demand
 from ._operators import publish
 from ._operators.registry import definition as _definition
-from ._operators.user.attr import Attr
+from ._operators.user.arguments import Attr
 from ._operators.user.condition import attr, device, dtype, ndim
 from ._operators.user.contexts import ComputeContext, InferContext
 from ._operators.user.definition import UserOpDefinition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -14,8 +15,7 @@ from .._sbp.rules import parse_rule
 from ..base import MXNetError
 from . import registry
 from .checks import fail, free_name
-from .user.arguments import Conf
-from .user.attr import Attr
+from .user.arguments import Attr, Conf
 from .user.definition import UserOpDefinition
 from .user.inference import Found, Signatures
 
@@ -70,12 +70,8 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     if check is None:
         check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
     shown = os.fspath(path)
-    operators, called, names = _core.load_library(
-        shown,
-        bool(check),
-        _try_elsewhere,
-        lambda name: free_name(f"library '{os.path.basename(shown)}'", name),
-    )
+    free = functools.partial(free_name, f"library '{os.path.basename(shown)}'")
+    operators, called, names = _core.load_library(shown, bool(check), _try_elsewhere, free)
     # Several threads may get here with one library, and do the same; none returns before its
     # operators are there.
     for name in operators:

@@ -10,8 +10,7 @@ from ... import _core
 from ...parameter import schema_field
 from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
-from .arguments import Arg, Conf, Defaults, NotGiven, parse_args
-from .attr import Attr, refuse
+from .arguments import Arg, Attr, Conf, Defaults, NotGiven, parse_args, refuse
 from .condition import Condition
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule

@@ -18,7 +18,7 @@ from ..checks import (
     invalid,
     is_integer,
 )
-from .attr import Attr
+from .arguments import Attr
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
