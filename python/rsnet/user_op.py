@@ -55,7 +55,7 @@ class GradContext(_GradContext):
     @cached_property
     def oneflow(self) -> Any:
         """``define``, ``get`` and ``FwOp``, as OneFlow's gradient functions use them."""
-        return import_on_demand("rsnet.oneflow.recipes").Recipes(self)
+        return import_on_demand("rsnet.oneflow.builder").Recipes(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.oneflow, name) if name in _METHODS else super().__getattr__(name)
