@@ -11,15 +11,15 @@ from __future__ import annotations
 from ._operators import publish
 from ._operators.custom_op import CustomOp, CustomOpProp
 from ._operators.legacy import NDArrayOp, NumpyOp, PythonOp
-from ._operators.listings import (
+from ._operators.operands import ResourceRequest, assign
+from ._operators.property import Operator, OperatorProperty
+from ._operators.register import register
+from ._operators.registry import (
     OperatorArguments,
     get_all_registered_operators,
     get_all_registered_operators_grouped,
     get_operator_arguments,
 )
-from ._operators.operands import ResourceRequest, assign
-from ._operators.property import Operator, OperatorProperty
-from ._operators.register import register
 from ._operators.requests import OpReq
 
 __all__ = [

@@ -25,7 +25,7 @@ from typing import Any
 from ._on_demand import import_on_demand
 from ._operators import publish
 from ._operators.registry import definition as _definition
-from ._operators.user.attr import Attr
+from ._operators.user.arguments import Attr
 from ._operators.user.condition import attr, device, dtype, ndim
 from ._operators.user.contexts import ComputeContext, InferContext
 from ._operators.user.definition import UserOpDefinition
@@ -55,7 +55,7 @@ class GradContext(_GradContext):
     @cached_property
     def oneflow(self) -> Any:
         """``define``, ``get`` and ``FwOp``, as OneFlow's gradient functions use them."""
-        return import_on_demand("rsnet.oneflow.recipes").Recipes(self)
+        return import_on_demand("rsnet.oneflow.builder").Recipes(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.oneflow, name) if name in _METHODS else super().__getattr__(name)

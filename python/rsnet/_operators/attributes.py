@@ -7,10 +7,9 @@ from typing import Any
 
 from . import registry
 from .attribute_table import KERNELS, check_attribute, check_kernels, documented
-from .attrs import Attrs, kVarg
+from .attrs import Attrs, OperatorRecord, kVarg
 from .checks import argument_name, fail, free_name, function_name, invalid
 from .definition import checked_views
-from .record import OperatorRecord
 from .translation import Translation
 
 

@@ -13,14 +13,7 @@ from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, new_entry, register
-from .checks import (
-    check_takes,
-    checked_docs,
-    fail,
-    function_name,
-    invalid,
-    warn_of_replacing,
-)
+from .checks import check_takes, checked_docs, fail, function_name, invalid, warn_of_replacing
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 from .user.arguments import parse_args
@@ -121,8 +114,7 @@ def op(
             entry.add_alias(alias)
 
         def compute(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
-            what = [f"output '{n}'" for n in outputs]
-            _store(name, what, results_of(f, attrs, *ins), req, outs)
+            _store(name, [f"output '{n}'" for n in outputs], results_of(f, attrs, *ins), req, outs)
 
         def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
             check_takes(name, "the gradient", g, [*leading, "out_grads", "inputs", "outputs"])
@@ -148,8 +140,7 @@ def op(
             return g
 
         def results_of(function: Any, attrs: Any, *operands: Any) -> Sequence[Any]:
-            given = operands if param is None else (attrs.parsed, *operands)
-            result = function(*given)
+            result = function(*operands if param is None else (attrs.parsed, *operands))
             return result if isinstance(result, (tuple, list)) else [result]
 
         _attach(name, f, gradient, entry)

@@ -81,15 +81,9 @@ class Rule:
         self.calls: list[RuleCall] = []
 
     def call(
-        self,
-        op: str,
-        inputs: Sequence[GradEntry],
-        params: dict[str, Any] | None = None,
-        *,
-        name: str = "",
-        outputs: int = 1,
-        backward: bool = False,
-    ) -> list[GradEntry]:
+        self, op: str, inputs: Sequence[GradEntry], params: dict[str, Any] | None = None, *,
+        name: str = "", outputs: int = 1, backward: bool = False,
+    ) -> list[GradEntry]:  # fmt: skip
         """Appends an operator; returns its first ``outputs`` results."""
         for entry in inputs:
             if not isinstance(entry, GradEntry):

@@ -23,10 +23,8 @@ class PythonOp(Description):
     _operator = ""
 
     def __init__(self, need_top_grad: bool = True) -> None:
-        warn(
-            f"{type(self).__name__}: NumpyOp and NDArrayOp are deprecated, use CustomOp",
-            DeprecationWarning,
-        )
+        text = f"{type(self).__name__}: NumpyOp and NDArrayOp are deprecated, use CustomOp"
+        warn(text, DeprecationWarning)
         self.need_top_grad_ = need_top_grad
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,23 +80,16 @@ def _install(cls: type[PythonOp], *, views: str) -> None:
             raise invalid(name, "info", values[0], "the key of a living operator object")
         return Node(type(op).__name__, op, property_style=False)
 
-    schema = _core.Schema(
-        [
-            schema_field("info", "string", doc="Key of the operator object."),
-            schema_field("need_top_grad", "string", "True", doc="Kept for old graphs."),
-        ]
-    )
+    info = schema_field("info", "string", doc="Key of the operator object.")
+    old = schema_field("need_top_grad", "string", "True", doc="Kept for old graphs.")
     forward, backward = node_definitions(
-        name,
-        schema,
-        make,
+        name, _core.Schema([info, old]), make,
         lambda node, _, ctx, ins, req, outs, aux: node.prop.forward(ins, outs),
         lambda node, _, ctx, out_grad, ins, outs, req, in_grad, aux: node.prop.backward(
             out_grad, ins, outs, in_grad
         ),
-        views=views,
-        assign="op.assign",
-    )
+        views=views, assign="op.assign",
+    )  # fmt: skip
     forward.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
     forward.input_docs = ANY_INPUTS
     backward.install()

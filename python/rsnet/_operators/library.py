@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -14,11 +15,9 @@ from .._sbp.rules import parse_rule
 from ..base import MXNetError
 from . import registry
 from .checks import fail, free_name
-from .user.attr import Attr
-from .user.conf import Conf
+from .user.arguments import Attr, Conf
 from .user.definition import UserOpDefinition
-from .user.inference import Found
-from .user.signatures import Signatures
+from .user.inference import Found, Signatures
 
 #: Kinds of attributes by their numbers in ``rsnet/plugin.h``.
 _KINDS = {
@@ -71,12 +70,8 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     if check is None:
         check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
     shown = os.fspath(path)
-    operators, called, names = _core.load_library(
-        shown,
-        bool(check),
-        _try_elsewhere,
-        lambda name: free_name(f"library '{os.path.basename(shown)}'", name),
-    )
+    free = functools.partial(free_name, f"library '{os.path.basename(shown)}'")
+    operators, called, names = _core.load_library(shown, bool(check), _try_elsewhere, free)
     # Several threads may get here with one library, and do the same; none returns before its
     # operators are there.
     for name in operators:
@@ -159,9 +154,7 @@ class LibraryDefinition(UserOpDefinition):
     """A user operator whose functions are in a library."""
 
     def __init__(self, name: str, info: dict[str, Any]) -> None:
-        attrs = {}
-        for key, kind, default, doc in info["attrs"]:
-            attrs[key] = Attr(_KINDS[kind], *default, doc=doc)
+        attrs = {k: Attr(_KINDS[kind], *given, doc=doc) for k, kind, given, doc in info["attrs"]}
         super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
         self.library = str(info["library"])
         self.counted_by = str(info["counted_by"])

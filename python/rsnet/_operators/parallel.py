@@ -119,8 +119,7 @@ def map(
         result[begin:end] = values
 
     launch(part, result.size, grain=grain)
-    shaped = result.reshape(out.shape)
-    assign(out, req, shaped)
+    assign(out, req, result.reshape(out.shape))
 
 
 def _view(array: Any) -> np.ndarray[Any, Any]:

@@ -24,13 +24,9 @@ class Operator:
     """
 
     def forward(
-        self,
-        ctx: Any,
-        in_data: list[Any],
-        req: list[OpReq],
-        out_data: list[Any],
+        self, ctx: Any, in_data: list[Any], req: list[OpReq], out_data: list[Any],
         aux_states: list[Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Computes ``out_data`` from ``in_data``.
 
         Parameters
@@ -49,15 +45,9 @@ class Operator:
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def backward(
-        self,
-        ctx: Any,
-        out_grad: list[Any],
-        in_data: list[Any],
-        out_data: list[Any],
-        req: list[OpReq],
-        in_grad: list[Any],
-        aux_states: list[Any],
-    ) -> None:
+        self, ctx: Any, out_grad: list[Any], in_data: list[Any], out_data: list[Any],
+        req: list[OpReq], in_grad: list[Any], aux_states: list[Any],
+    ) -> None:  # fmt: skip
         """Computes ``in_grad``, one array for every argument, as ``req`` asks.
 
         Of ``out_grad`` (one for every visible output), ``in_data`` and ``out_data`` only the
@@ -140,8 +130,7 @@ class Description:
                 expected = "float32 (override infer_type to take others)"
                 raise invalid(operator, f"dtype of '{name}'", np.dtype(given).name, expected)
         f32 = np.float32
-        aux = self.list_auxiliary_states()
-        return [f32] * len(in_type), [f32] * n_out, [f32] * len(aux)
+        return [f32] * len(in_type), [f32] * n_out, [f32] * len(self.list_auxiliary_states())
 
 
 class OperatorProperty(Description):
@@ -215,8 +204,7 @@ class OperatorProperty(Description):
         """
         params = self.get_params()
         if not isinstance(params, dict):
-            what = "result of get_params"
-            raise invalid(self.type_string(), what, params, "a dict of strings")
+            raise invalid(self.type_string(), "result of get_params", params, "a dict of strings")
         other = type(self)()
         other.init(params)
         return other

@@ -28,22 +28,21 @@ def register(reg_name: str) -> Callable[[C], C]:
     a built-in operator is an error. Classes of :class:`NumpyOp` and :class:`NDArrayOp` have no
     names: they are left as they are, with a warning.
     """
-    name = reg_name
-    if not isinstance(name, str) or not name:
-        raise invalid("register", "name of an operator", name, "a string", TypeError)
+    if not isinstance(reg_name, str) or not reg_name:
+        raise invalid("register", "name of an operator", reg_name, "a string", TypeError)
 
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
-            if name in registry.custom_props:
-                warn_of_replacing(f"custom operator '{name}'", "class")
-            registry.custom_props[name] = cls
+            if reg_name in registry.custom_props:
+                warn_of_replacing(f"custom operator '{reg_name}'", "class")
+            registry.custom_props[reg_name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
-            _register_property(free_name("register", name), cls)
+            _register_property(free_name("register", reg_name), cls)
         elif isinstance(cls, type) and issubclass(cls, PythonOp):
-            warn(f"register('{name}'): {cls.__name__} is called as an object, not by a name")
+            warn(f"register('{reg_name}'): {cls.__name__} is called as an object, not by a name")
         else:
             classes = "a subclass of OperatorProperty or CustomOpProp"
-            raise invalid(f"register('{name}')", "class", cls, classes, TypeError)
+            raise invalid(f"register('{reg_name}')", "class", cls, classes, TypeError)
         return cls
 
     return decorate
@@ -90,15 +89,11 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         return made
 
     forward, backward = node_definitions(
-        name,
-        schema,
-        make,
+        name, schema, make,
         lambda node, op, ctx, *operands: op.forward(ctx, *operands),
         lambda node, op, ctx, *operands: op.backward(ctx, *operands),
-        state=state,
-        hints=True,
-        views=checked_views(name, cls.views),
-    )
+        state=state, hints=True, views=checked_views(name, cls.views),
+    )  # fmt: skip
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args
     forward.input_docs = _documented_inputs(cls)

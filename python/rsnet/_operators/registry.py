@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _core
 from .._missing_operators import why_missing_operator
@@ -62,16 +62,47 @@ def names() -> list[str]:
     return _core.operator_names()
 
 
-def aliases() -> dict[str, list[str]]:
-    """Operators of the core with all their names, by main name."""
-    define_named()
-    return _core.operator_aliases()
-
-
 def info(name: str) -> dict[str, Any]:
     """``name``, ``doc``, ``inputs``, ``params`` ... of an operator; KeyError if there is none."""
     version(name)
     return _core.operator_info(name)
+
+
+def get_all_registered_operators() -> list[str]:
+    """Names of all operators, sorted, aliases and custom operators' ``op_type`` names included."""
+    return sorted({*names(), *custom_props})
+
+
+def get_all_registered_operators_grouped() -> dict[str, list[str]]:
+    """Operators with all their names, by main name."""
+    define_named()
+    return _core.operator_aliases()
+
+
+class OperatorArguments(NamedTuple):
+    """The arguments of an operator: their number, names and types."""
+
+    narg: int
+    names: list[str]
+    types: list[str]
+
+
+def get_operator_arguments(op_name: str) -> OperatorArguments:
+    """Names and type information of an operator's inputs and parameters.
+
+    Returns
+    -------
+    OperatorArguments
+        A tuple ``(narg, names, types)``.
+
+    Raises
+    ------
+    KeyError
+        If no such operator is registered.
+    """
+    found = info(op_name)
+    arguments = [*found["inputs"], *found["params"]]
+    return OperatorArguments(len(arguments), [a[0] for a in arguments], [a[1] for a in arguments])
 
 
 def missing(name: str) -> str | None:

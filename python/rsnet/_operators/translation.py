@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from ..parameter import Parameter
 from .attribute_table import FIELDS, KERNELS, InputVariable, KernelKind
-from .attrs import Attrs, GradNode, kVarg
+from .attrs import Attrs, GradNode, OperatorRecord, kVarg
 from .checks import (
     TYPES,
     check_exec_type,
@@ -24,7 +24,6 @@ from .checks import (
 from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, kernel_on, named_inputs, numbered
 from .elementwise import OneBackward
 from .gradient import Rule, Source
-from .record import OperatorRecord
 
 
 class Translation:

@@ -11,7 +11,7 @@ from ..ndarray._register import home_of
 
 def operators(*, built_in: bool = False) -> list[str]:
     """Main names of all operators but the backward ones, sorted."""
-    names = registry.aliases()
+    names = registry.get_all_registered_operators_grouped()
     return sorted(
         name
         for name in names
@@ -22,7 +22,8 @@ def operators(*, built_in: bool = False) -> list[str]:
 
 def names_of(operator: str) -> list[str]:
     """All names of an operator, the main one first."""
-    return [operator, *sorted(set(registry.aliases()[operator]) - {operator})]
+    names = registry.get_all_registered_operators_grouped()[operator]
+    return [operator, *sorted(set(names) - {operator})]
 
 
 def place_of(name: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .._operators import registry
 from .._operators.checks import invalid
-from .._operators.user.attr import Attr
+from .._operators.user.arguments import Attr
 from .._operators.user.registration import define, grad, kernel
 
 Function = Callable[[Any], Any]

@@ -1,12 +1,18 @@
-"""Arguments of user operators: the language of ``inputs=`` and ``outputs=``."""
+"""What user operators are described by: arguments, in the language of ``inputs=`` and ``outputs=``,
+attributes, of OneFlow's 14 kinds and uint64, and confs, the description of one use as data.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from ..checks import MOST_OPERANDS, NAME, invalid
+import numpy as np
+
+from ...parameter import MISSING, schema_field
+from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, unknown
+from ..definition import Facts
 
 
 class Arg(NamedTuple):
@@ -63,3 +69,172 @@ def _arg(op: str, what: str, item: str) -> Arg:
     if not 0 < count <= MOST_OPERANDS:
         raise invalid(op, f"number of arrays of {what}", item, f"1 to {MOST_OPERANDS}")
     return Arg(name, count, bool(plus), bool(optional))
+
+
+_INT = (int, np.integer)
+_KINDS: dict[str, str] = {
+    "int32": "int32", "int64": "int64", "bool": "bool", "float": "float", "double": "double",
+    "string": "string", "shape": "shape", "data_type": "dtype", "list_int32": "int32s",
+    "list_int64": "shape", "list_float": "floats", "list_data_type": "dtypes",
+    "list_shape": "shapes", "list_string": "strings", "uint64": "uint64",
+}  # fmt: skip
+_TYPES_OF_KINDS: dict[Any, str] = {
+    float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape",
+    np.dtype: "data_type",
+}  # fmt: skip
+#: The least and the greatest value.
+_LIMITS = {
+    "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1),
+}  # fmt: skip
+
+
+def _extents(value: Any) -> tuple[int, ...] | None:
+    return tuple(map(int, value)) if all(isinstance(d, _INT) for d in value) else None
+
+
+#: The types that a kind takes, and the function that makes the normal form, or None, of a value.
+_ITEMS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("int32", "int64", "uint64"), ((*_INT, np.bool_), int)),  # a bool is one, too
+    **dict.fromkeys(("float", "double"), ((float, np.floating), float)),
+    "bool": ((bool, np.bool_), bool),
+    "string": (str, str),
+    "shape": ((list, tuple), _extents),
+    "data_type": (object, dtype_name),
+}
+
+
+class Attr:
+    """An attribute of a user operator.
+
+    Parameters
+    ----------
+    kind : type or str
+        A Python type or one of the kinds: int32, int64, uint64, bool, float, double, string,
+        shape, data_type, list_int32, list_int64, list_float, list_data_type, list_shape,
+        list_string. ``int`` is int64, which errors and documentation call ``long``, as MXNet does.
+    default : optional
+        Without it the attribute must be set.
+    check : callable, optional
+        ``check(value)`` refuses a value by returning False or a text, or by raising. It is tried on
+        the default at once.
+    """
+
+    def __init__(
+        self, kind: Any, default: Any = MISSING, check: Callable[[Any], Any] | None = None, *,
+        doc: str = "",
+    ) -> None:  # fmt: skip
+        name = _TYPES_OF_KINDS.get(kind) if not isinstance(kind, str) else kind
+        if name not in _KINDS:
+            raise unknown("Attr", "kind", kind, _KINDS)
+        self.kind: str = name
+        self.check = check
+        self.doc = doc
+        self.required = default is MISSING
+        self.default = None if self.required else self.normal("Attr", "default", default)
+
+    def normal(self, op: str, name: str, value: Any) -> Any:
+        """``value`` in the kind's normal form; an error if it is of another kind."""
+        kind = self.kind
+        if kind.startswith("list_"):
+            if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, np.ndarray)):
+                raise invalid(op, f"attribute '{name}'", value, f"kind {kind}")
+            return tuple(self._item(op, name, kind[5:], v, value) for v in value)
+        return self._item(op, name, kind, value, value)
+
+    def _item(self, op: str, name: str, kind: str, item: Any, whole: Any) -> Any:
+        types, normal = _ITEMS[kind]
+        value = normal(item) if isinstance(item, types) else None
+        if value is None:
+            raise invalid(op, f"attribute '{name}'", whole, f"kind {self.kind}")
+        limits = _LIMITS.get(kind)
+        if limits is not None and not limits[0] <= value <= limits[1]:
+            raise invalid(op, f"attribute '{name}'", item, f"a value within {kind}")
+        return value
+
+    def verify(self, op: str, name: str, value: Any) -> None:
+        """Runs the check function."""
+        if self.check is not None:
+            refuse(op, f"attribute '{name}'", value, self.check(value))
+
+    # The core's schema ---------------------------------------------------------------------------
+
+    def spec(self, name: str) -> dict[str, Any]:
+        default = MISSING if self.required else self.default
+        return schema_field(name, _KINDS[self.kind], default, doc=self.doc)
+
+    def compared(self, op: str, name: str, how: str, value: Any) -> str:
+        """The text by which the core compares an attribute of this kind with ``value``.
+
+        As in Python, equal numbers are equal whatever their types: True and 1, (1.0,) and [1].
+        """
+        kind, number = self.kind, isinstance(value, (*_INT, bool, float, np.number, np.bool_))
+        numeric = kind in (*_LIMITS, "float", "double")
+        if how not in ("==", "!=") and not (numeric and number) and kind != "string":
+            what = f"operand of {how} for attribute '{name}' in a kernel condition"
+            ordered = "only numbers and strings have an order"
+            raise invalid(op, what, value, f"a number for an attribute that is one: {ordered}")
+        if numeric and number:
+            return repr((value.item() if isinstance(value, np.generic) else value) + 0)
+        if kind == "bool" and number and value in (0, 1):
+            value = bool(value)
+        if kind == "list_float" and isinstance(value, (list, tuple)):
+            value = [float(v) if isinstance(v, (*_INT, bool)) else v for v in value]
+        return str(self.normal(op, name, value))
+
+
+def refuse(op: str, what: str, value: Any, answer: Any) -> None:
+    """Turns the answer of a check function into an error if it refuses the value."""
+    if answer is None or answer is True:
+        return
+    if isinstance(answer, str):
+        raise fail(op, answer)
+    if not answer:
+        raise invalid(op, what, value, "what the check= accepts")
+
+
+class Conf:
+    """One use of a user operator: how many arrays each argument has, and all attributes."""
+
+    __slots__ = ("definition", "counts", "attrs", "facts", "starts")
+
+    def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
+        self.definition, self.counts, self.attrs = definition, counts, attrs
+        self.starts: dict[str, int] = {}
+        ins, outs = self._arrays(definition.inputs), self._arrays(definition.outputs)
+        self.facts = Facts(ins, outs, len(outs))
+
+    def _arrays(self, args: Sequence[Arg]) -> tuple[str, ...]:
+        """The names of all arrays of arguments; notes where those of each begin."""
+        names: list[str] = []
+        for arg in args:
+            self.starts[arg.name] = len(names)
+            names += [arg.tensor(i) for i in range(self.counts[arg.name])]
+        return tuple(names)
+
+    def position(self, arg: str, i: int, args: Sequence[Arg]) -> int:
+        """Where array ``i`` of argument ``arg`` stands among all inputs or outputs."""
+        if not any(a.name == arg for a in args):
+            what = "input" if args is self.definition.inputs else "output"
+            raise unknown(self.definition.name, what, arg, [a.name for a in args])
+        n = self.counts[arg]
+        if not 0 <= i < n:
+            there = f"0 to {n - 1}" if n else "none, it is absent"
+            raise invalid(self.definition.name, f"index of argument '{arg}'", i, there)
+        return self.starts[arg] + i
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute."""
+        if name not in self.definition.attrs:
+            raise unknown(self.definition.name, "attribute", name, self.definition.attrs)
+        return self.attrs[name]
+
+
+class NotGiven(BaseException):
+    """Ends a check of the defaults that reads an attribute which has none."""
+
+
+class Defaults(dict[str, Any]):
+    """The attributes of a conf before any is given."""
+
+    def __missing__(self, key: str) -> Any:
+        raise NotGiven(key)

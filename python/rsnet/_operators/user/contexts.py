@@ -10,7 +10,7 @@ from ...base import MXNetError, MXTypeError
 from ..checks import invalid, is_integer, unknown
 from ..operands import assign
 from ..requests import OpReq
-from .conf import Conf
+from .arguments import Conf
 
 
 class _Context:
@@ -114,8 +114,7 @@ class InferContext(_Context):
         ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
         first: TensorDesc = ins[0] if ins else TensorDesc(None, None)
         shape = first._shape  # noqa: SLF001  of this file; `shape` raises if it is unknown
-        outs = [TensorDesc(shape, first.dtype) for _ in conf.facts.outputs]
-        super().__init__(conf, ins, outs)
+        super().__init__(conf, ins, [TensorDesc(shape, first.dtype) for _ in conf.facts.outputs])
 
 
 class ComputeContext(_Context):

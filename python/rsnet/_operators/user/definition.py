@@ -10,14 +10,11 @@ from ... import _core
 from ...parameter import schema_field
 from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
-from .arguments import Arg, parse_args
-from .attr import Attr, refuse
+from .arguments import Arg, Attr, Conf, Defaults, NotGiven, parse_args, refuse
 from .condition import Condition
-from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
-from .inference import Found, Inference
-from .signatures import Signatures
+from .inference import Found, Inference, Signatures
 
 
 class Kernel(NamedTuple):
@@ -148,8 +145,7 @@ class UserOpDefinition:
                     pairs = f"pairs of one of {sorted(outs)} and one of {sorted(ins)}"
                     raise invalid(self.name, f"inplace of kernel {k.name}", (o, i), pairs)
             where, run = k.where.resolved(self._tensor, self._compared), self._run(k)
-            spec = KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates)
-            d.kernels.append(spec)
+            d.kernels.append(KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates))
         d.install(replace=replace)
 
     def _tensor(self, arg: str, i: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .. import registry
 from ..checks import TYPES, fail, invalid
 from ..gradient import GradEntry, Rule, Source
-from .conf import Conf
+from .arguments import Conf
 from .contexts import InputDesc, TensorDesc, _Context
 
 

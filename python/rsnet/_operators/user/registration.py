@@ -18,13 +18,12 @@ from ..checks import (
     invalid,
     is_integer,
 )
-from .attr import Attr
+from .arguments import Attr
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
 from .gradient import GradContext, Gradient
-from .inference import Inference
-from .signatures import Signatures
+from .inference import Inference, Signatures
 
 #: Keywords of every call, and the parameters that count arrays.
 RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts")
@@ -229,8 +228,7 @@ def kernel(
                 raise invalid(operator, "class", f, "one with a method compute")
 
             def create(ctx: Any) -> Any:
-                made = f()
-                return made, (state(ctx) if state else None)
+                return f(), (state(ctx) if state else None)
 
             def compute(ctx: Any) -> Any:
                 made, ctx.state = ctx.state
