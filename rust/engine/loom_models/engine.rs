@@ -160,6 +160,22 @@ fn loom_a_wait_for_everything_covers_tokens() {
     });
 }
 
+/// So it does where another task has the slot for inline ones.
+#[test]
+fn loom_a_wait_for_everything_covers_tokens_beside_another() {
+    check(3, || {
+        let engine = without_worker();
+        let (v, w, payload) =
+            (engine.new_variable(), engine.new_variable(), Arc::new(Payload::default()));
+        let (first, second) = (started(&engine, v), started(&engine, w));
+        let completer = completes(second, &payload, 5);
+        first.complete(Ok(()));
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(payload.get(), 5);
+        completer.join().unwrap();
+    });
+}
+
 /// A slot is reused while its task may just be ending on another thread: each task runs once, in
 /// order.
 #[test]
