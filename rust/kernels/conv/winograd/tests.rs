@@ -205,7 +205,7 @@ fn lines_in_several_regions_match_naive() {
         (2, 1, [3, 130, 9]),
         (2, 3, [3, 9, 90]),
     ] {
-        let conv = line((axis, 3, 1), depth, (2, [19, 34], input)).unwrap();
+        let conv = line((axis, 3, 1), depth, (1, [17, 19], input)).unwrap();
         let [x, w, dy] = operands(&conv, 1);
         let want = naive(&conv, &x, &w, &dy);
         for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
