@@ -11,7 +11,6 @@ Below, a call from Python on such an array, beside built-in operators that are c
 operator is (not by the shortcut for element-wise ones) and one that takes that shortcut.
 """
 
-import sys
 import time
 from pathlib import Path
 
@@ -20,9 +19,11 @@ import numpy as np
 import rsnet as mx
 from rsnet import nd, sym
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from plugins import compiled
-
+HERE = Path(__file__).parent
+SOURCES = [
+    HERE.parents[1] / "tests" / "plugin" / "sources" / "scale.c",
+    *sorted((HERE / "scale").iterdir()),
+]
 ROUNDS, CALLS, SHORT, LONG = 300, 3, 100, 1100
 
 
@@ -51,9 +52,8 @@ def seconds(run):
 
 def load():
     """Loads `scale` through every interface, compiled as the documentation does it."""
-    mx.load_library(compiled("scale.c", cflags=["-O2"]))
-    for source in sorted((Path(__file__).parent / "scale").iterdir()):
-        mx.load_library(mx.build_extension(source, cflags=["-O2"], verbose=False))
+    for source in SOURCES:
+        mx.load_library(mx.build_extension(source, verbose=False))
 
 
 def main():
