@@ -233,7 +233,7 @@ impl Work<'_> {
 
     fn run_inline(&self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<(), Declined> {
         let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
-        let is_alone = self.prepared.alone(|| elems) == Alone::Always;
+        let is_alone = self.prepared.alone(self.ctx.device, || elems) == Alone::Always;
         if is_alone || self.prepared.on_device.is_some() {
             return Err(Declined::NotInline);
         }

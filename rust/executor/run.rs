@@ -153,9 +153,9 @@ impl Prepared<'_> {
         matches!(self.kernel.body, Body::Callback(_))
     }
 
-    /// Whether the call, on this many elements, is an operation of its own.
-    pub fn alone(&self, elems: impl FnOnce() -> usize) -> Alone {
-        if self.is_callback() { Alone::Always } else { self.op.alone.on(elems) }
+    /// As [`OpDef::alone`], for the kernel that was chosen.
+    pub fn alone(&self, device: Context, elems: impl FnOnce() -> usize) -> Alone {
+        if self.is_callback() { Alone::Always } else { self.op.alone.on(device, elems) }
     }
 
     /// The request of the kernel for output `i`, and what happens after it.

@@ -234,11 +234,8 @@ impl Step {
 
     /// Whether no other step shares its segment.
     pub fn alone(&self) -> Alone {
-        let operands = || self.inputs.iter().chain(&*self.outputs);
-        match self.prepared.alone(|| operands().map(View::size).sum()) {
-            Alone::BesideOthers if !self.is_on_host() => Alone::Never,
-            alone => alone,
-        }
+        let operands = self.inputs.iter().chain(&*self.outputs);
+        self.prepared.alone(self.device, || operands.map(View::size).sum())
     }
 
     /// The device on whose stream the step computes, if it does not run on the host or copies.

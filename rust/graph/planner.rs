@@ -7,9 +7,7 @@ use super::check::check;
 use super::forward_inference::infer_forward;
 use super::passes::inplace::Shared;
 use super::passes::offsets::Placed;
-use super::passes::{
-    self, gradient::Differentiated, mirror::Mirror, side_by_side, side_by_side::Apart,
-};
+use super::passes::{self, gradient::Differentiated, mirror::Mirror, side_by_side};
 use super::request::{Place, PlanRequest};
 use super::static_graph::{Entry, Graph};
 use crate::context::Context;
@@ -215,14 +213,20 @@ impl Planner<'_> {
         if options.outputs_in_arena {
             return placed;
         }
+        let Some(alone) = side_by_side::AloneNodes::of(&done.graph, &done.shapes) else {
+            return placed;
+        };
         let bytes = |e: usize| done.shapes[e].size().saturating_mul(done.types[e].size());
         let nodes = done.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_variable());
         let variables = nodes.map(|(id, _)| bytes(done.graph.entries_of(id).start));
         let gradients = done.arg_grads.iter().flatten().map(|e| bytes(done.graph.entry_id(*e)));
         let given: usize = variables.chain(gradients).fold(0, usize::saturating_add);
         let limit = self.request.memory_limit.unwrap_or(usize::MAX);
-        for window in side_by_side::WINDOWS {
-            let Some(apart) = Apart::of(&done.graph, &done.shapes, window) else { break };
+        let mut tried = None;
+        for apart in side_by_side::WINDOWS.iter().map_while(|&window| alone.apart(window)) {
+            if tried.as_ref() == Some(&apart) {
+                continue;
+            }
             let mut wider =
                 passes::inplace::run(done, &self.request.grad_req, options, Some(&apart));
             wider.stretch(&done.graph, &apart);
@@ -234,6 +238,7 @@ impl Planner<'_> {
                 *shared = wider;
                 return moved;
             }
+            tried = Some(apart);
         }
         placed
     }

@@ -98,8 +98,8 @@ pub const FEW_ELEMS: usize = 4096;
 pub enum Alone {
     /// None has to be: the kernels share their work out among all threads.
     Never,
-    /// In a graph, those on more than [`FEW_ELEMS`] elements that could run at the same time as
-    /// another such call: a kernel of a library is mostly a loop on one thread.
+    /// In a graph, those on the host and more than [`FEW_ELEMS`] elements that could run at the
+    /// same time as another such call: a kernel of a library is mostly a loop on one thread.
     BesideOthers,
     /// All, and none runs on the thread that asks for it: one may take long, or wait for another
     /// thread.
@@ -107,10 +107,10 @@ pub enum Alone {
 }
 
 impl Alone {
-    /// What holds for a call on this many elements.
-    pub fn on(self, elems: impl FnOnce() -> usize) -> Alone {
+    /// What holds for a call on a device and this many elements.
+    pub fn on(self, device: Context, elems: impl FnOnce() -> usize) -> Alone {
         match self {
-            Alone::BesideOthers if elems() <= FEW_ELEMS => Alone::Never,
+            Alone::BesideOthers if !device.is_host() || elems() <= FEW_ELEMS => Alone::Never,
             alone => alone,
         }
     }
@@ -295,8 +295,8 @@ impl OpDef {
 
     /// Whether a call is an operation of its own, so that what does not need its results need not
     /// wait for it. `elems`: its inputs and outputs together.
-    pub fn alone(&self, elems: impl FnOnce() -> usize) -> Alone {
-        if self.is_callback() { Alone::Always } else { self.alone.on(elems) }
+    pub fn alone(&self, device: Context, elems: impl FnOnce() -> usize) -> Alone {
+        if self.is_callback() { Alone::Always } else { self.alone.on(device, elems) }
     }
 
     /// Number of outputs that callers get.

@@ -14,24 +14,34 @@ use crate::shape::Shape;
 /// it, or, where that takes too much memory, the next few.
 pub const WINDOWS: [u8; 4] = [64, 8, 2, 1];
 
-/// By node: the position of the last alone node that would wait in vain if it took over memory of
-/// the node; 0 where none would.
-pub struct Apart {
-    until: Vec<u32>,
+/// The alone nodes of a graph.
+pub struct AloneNodes {
+    edges: Edges,
+    /// By pass.
+    nodes: [Vec<usize>; 2],
 }
 
-impl Apart {
-    /// Keeps each alone node apart from the next `window` ones that need not wait for it. `None` if
-    /// none can run beside another. `shapes` are those of the graph's entries.
-    pub fn of(graph: &Graph, shapes: &[Shape], window: u8) -> Option<Apart> {
+impl AloneNodes {
+    /// `None` if no pass has two. `shapes` are those of the graph's entries.
+    pub fn of(graph: &Graph, shapes: &[Shape]) -> Option<AloneNodes> {
+        let nodes = [0..graph.num_forward, graph.num_forward..graph.nodes.len()]
+            .map(|pass| pass.filter(|&id| is_alone(graph, shapes, id)).collect::<Vec<_>>());
+        if nodes.iter().all(|nodes| nodes.len() < 2) {
+            return None;
+        }
         let pairs: Vec<(u32, u32)> = (graph.nodes.iter().zip(0..))
             .flat_map(|(node, id)| node.predecessors().map(move |before| (before, id)))
             .collect();
-        let edges = Edges::new(graph.nodes.len(), &pairs);
-        let mut until = vec![0; graph.nodes.len()];
-        for pass in [0..graph.num_forward, graph.num_forward..graph.nodes.len()] {
-            let alone: Vec<usize> = pass.filter(|&id| is_alone(graph, shapes, id)).collect();
-            find(&edges, &alone, window, &mut until);
+        Some(AloneNodes { edges: Edges::new(graph.nodes.len(), &pairs), nodes })
+    }
+
+    /// Keeps each apart from the next `window` ones that need not wait for it. `None` if none can
+    /// run beside another.
+    pub fn apart(&self, window: u8) -> Option<Apart> {
+        let edges = &self.edges;
+        let mut until = vec![0; edges.count()];
+        for alone in self.nodes.iter().filter(|nodes| nodes.len() > 1) {
+            find(edges, alone, window, &mut until);
         }
         if until.iter().all(|&position| position == 0) {
             return None;
@@ -42,7 +52,16 @@ impl Apart {
         }
         Some(Apart { until })
     }
+}
 
+/// By node: the position of the last alone node that would wait in vain if it took over memory of
+/// the node; 0 where none would.
+#[derive(PartialEq)]
+pub struct Apart {
+    until: Vec<u32>,
+}
+
+impl Apart {
     pub fn until(&self, id: usize) -> u32 {
         self.until[id]
     }
@@ -53,11 +72,7 @@ fn is_alone(graph: &Graph, shapes: &[Shape], id: usize) -> bool {
     let Some(op) = &node.op else { return false };
     let inputs = node.inputs.iter().map(|&entry| graph.entry_id(entry));
     let sizes = inputs.chain(graph.entries_of(id)).map(|e| shapes[e].size());
-    match op.alone(|| sizes.fold(0, usize::saturating_add)) {
-        Alone::Never => false,
-        Alone::BesideOthers => node.ctx.is_host(),
-        Alone::Always => true,
-    }
+    op.alone(node.ctx, || sizes.fold(0, usize::saturating_add)) != Alone::Never
 }
 
 /// For the alone nodes of one pass: the last of the next `window` that they do not lead to.
