@@ -138,16 +138,6 @@ class TensorDesc {
   bool is_dynamic_ = false;
 };
 
-// Names are short: their own loop is faster than a call of memcmp.
-inline bool AreSame(const std::string& a, const std::string& b) {
-  const size_t n = a.size();
-  if (n != b.size()) return false;
-  for (size_t i = 0; i < n; ++i) {
-    if (a[i] != b[i]) return false;
-  }
-  return true;
-}
-
 // An operator's arguments and attributes, as they are registered.
 struct Arguments {
   std::string op;
@@ -212,12 +202,12 @@ class Context {
  protected:
   // The value of an attribute; nullptr if there is none of this name.
   const rsnet_value* FindAttr(const std::string& name) const {
+    const rsnet_host* known = host();
     int32_t at = 0;
     for (const rsnet::AttrText& a : args_.attrs) {
-      if (AreSame(a.name, name)) return host()->attr(ctx_, at);
+      if (a.name == name) return known->attr(ctx_, at);
       ++at;
     }
-    host();
     return nullptr;
   }
   // Side and number of an array; the number is -1 if the argument is absent.
@@ -226,7 +216,7 @@ class Context {
       int32_t begin = 0;
       for (const rsnet::ArgText& a : args_.Of(side)) {
         const int32_t n = CountOf(a, side, host(), ctx_);
-        if (AreSame(a.name, arg)) {
+        if (a.name == arg) {
           if (i >= 0 && i < n) return {side, begin + i};
           if (n == 0) return {side, -1};
           throw rsnet::Failure("argument '" + arg + "' has no array " + std::to_string(i) +

@@ -215,18 +215,11 @@ inline rsnet_dtype ToRsnet(DataType type) {
   }
 }
 
-RSNET_LOCAL inline DataType FromRsnet(rsnet_dtype code) {
-  static constexpr DataType kInts[] = {kInt8, kInvalidDataType, kInt32, kInt64};
-  static constexpr DataType kFloats[] = {kInvalidDataType, kFloat16, kFloat, kDouble};
-  const int log = code.bits == 8 ? 0 : code.bits == 16 ? 1 : code.bits == 32 ? 2 : 3;
-  if (code.lanes != 1 || code.bits != 8 << log) return kInvalidDataType;
-  switch (code.code) {
-    case RSNET_FLOAT: return kFloats[log];
-    case RSNET_INT: return kInts[log];
-    case RSNET_UINT: return log == 0 ? kUInt8 : kInvalidDataType;
-    case RSNET_BOOLEAN: return log == 0 ? kBool : kInvalidDataType;
-    default: return kInvalidDataType;
+inline DataType FromRsnet(rsnet_dtype code) {
+  for (DataType t : {kFloat, kDouble, kFloat16, kInt8, kInt32, kInt64, kUInt8, kBool}) {
+    if (rsnet_same_dtype(ToRsnet(t), code)) return t;
   }
+  return kInvalidDataType;
 }
 
 inline const char* NameOf(DataType type) {
