@@ -140,7 +140,8 @@ def op(
             return g
 
         def results_of(function: Any, attrs: Any, *operands: Any) -> Sequence[Any]:
-            result = function(*operands if param is None else (attrs.parsed, *operands))
+            given = operands if param is None else (attrs.parsed, *operands)
+            result = function(*given)
             return result if isinstance(result, (tuple, list)) else [result]
 
         _attach(name, f, gradient, entry)

@@ -64,10 +64,11 @@ def checked_views(operator: str, views: str) -> str:
 
 def kernel_on(device: str, operator: str, views: str, spec: KernelSpec) -> KernelSpec:
     """The kernel of a function for one kind of device, on the views that it wants."""
-    numpy = views == "numpy" or (views == "cupy" and device == "cpu")
-    spec = spec._replace(match=("device", device), numpy=numpy)
-    if numpy or views != "cupy":
+    spec = spec._replace(match=("device", device), numpy=views == "numpy")
+    if views != "cupy":
         return spec
+    if device == "cpu":
+        return spec._replace(numpy=True)
     from ..cuda._operands import on_cupy  # CuPy is nothing to other programs
 
     return spec._replace(run=on_cupy(operator, spec.run))

@@ -81,9 +81,15 @@ class Rule:
         self.calls: list[RuleCall] = []
 
     def call(
-        self, op: str, inputs: Sequence[GradEntry], params: dict[str, Any] | None = None, *,
-        name: str = "", outputs: int = 1, backward: bool = False,
-    ) -> list[GradEntry]:  # fmt: skip
+        self,
+        op: str,
+        inputs: Sequence[GradEntry],
+        params: dict[str, Any] | None = None,
+        *,
+        name: str = "",
+        outputs: int = 1,
+        backward: bool = False,
+    ) -> list[GradEntry]:
         """Appends an operator; returns its first ``outputs`` results."""
         for entry in inputs:
             if not isinstance(entry, GradEntry):

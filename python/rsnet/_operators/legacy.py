@@ -83,13 +83,16 @@ def _install(cls: type[PythonOp], *, views: str) -> None:
     info = schema_field("info", "string", doc="Key of the operator object.")
     old = schema_field("need_top_grad", "string", "True", doc="Kept for old graphs.")
     forward, backward = node_definitions(
-        name, _core.Schema([info, old]), make,
+        name,
+        _core.Schema([info, old]),
+        make,
         lambda node, _, ctx, ins, req, outs, aux: node.prop.forward(ins, outs),
         lambda node, _, ctx, out_grad, ins, outs, req, in_grad, aux: node.prop.backward(
             out_grad, ins, outs, in_grad
         ),
-        views=views, assign="op.assign",
-    )  # fmt: skip
+        views=views,
+        assign="op.assign",
+    )
     forward.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
     forward.input_docs = ANY_INPUTS
     backward.install()

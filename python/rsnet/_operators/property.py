@@ -24,9 +24,13 @@ class Operator:
     """
 
     def forward(
-        self, ctx: Any, in_data: list[Any], req: list[OpReq], out_data: list[Any],
+        self,
+        ctx: Any,
+        in_data: list[Any],
+        req: list[OpReq],
+        out_data: list[Any],
         aux_states: list[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Computes ``out_data`` from ``in_data``.
 
         Parameters
@@ -45,9 +49,15 @@ class Operator:
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def backward(
-        self, ctx: Any, out_grad: list[Any], in_data: list[Any], out_data: list[Any],
-        req: list[OpReq], in_grad: list[Any], aux_states: list[Any],
-    ) -> None:  # fmt: skip
+        self,
+        ctx: Any,
+        out_grad: list[Any],
+        in_data: list[Any],
+        out_data: list[Any],
+        req: list[OpReq],
+        in_grad: list[Any],
+        aux_states: list[Any],
+    ) -> None:
         """Computes ``in_grad``, one array for every argument, as ``req`` asks.
 
         Of ``out_grad`` (one for every visible output), ``in_data`` and ``out_data`` only the

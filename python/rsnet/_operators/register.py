@@ -89,11 +89,15 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         return made
 
     forward, backward = node_definitions(
-        name, schema, make,
+        name,
+        schema,
+        make,
         lambda node, op, ctx, *operands: op.forward(ctx, *operands),
         lambda node, op, ctx, *operands: op.backward(ctx, *operands),
-        state=state, hints=True, views=checked_views(name, cls.views),
-    )  # fmt: skip
+        state=state,
+        hints=True,
+        views=checked_views(name, cls.views),
+    )
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args
     forward.input_docs = _documented_inputs(cls)

@@ -120,9 +120,13 @@ class Attr:
     """
 
     def __init__(
-        self, kind: Any, default: Any = MISSING, check: Callable[[Any], Any] | None = None, *,
+        self,
+        kind: Any,
+        default: Any = MISSING,
+        check: Callable[[Any], Any] | None = None,
+        *,
         doc: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         name = _TYPES_OF_KINDS.get(kind) if not isinstance(kind, str) else kind
         if name not in _KINDS:
             raise unknown("Attr", "kind", kind, _KINDS)
