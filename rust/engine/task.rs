@@ -18,6 +18,8 @@ struct VTable {
     drop: unsafe fn(*mut u8),
     /// True if, for its pusher, the operation ends when its function returns.
     ends_by_returning: bool,
+    /// True if the function looks up the user's line if the operation outlives its push.
+    finds_line: bool,
 }
 
 enum CallFn {
@@ -43,6 +45,8 @@ struct Sync<F>(F);
 #[repr(transparent)]
 struct Async<F>(F);
 #[repr(transparent)]
+struct FindsLine<F>(F);
+#[repr(transparent)]
 struct HandedOff<F>(F);
 
 impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
@@ -50,6 +54,7 @@ impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
         call: CallFn::Sync(call_sync::<F>),
         drop: drop_in_place::<F>,
         ends_by_returning: true,
+        finds_line: false,
     };
 }
 
@@ -58,7 +63,12 @@ impl<F: FnOnce(&RunContext, OnComplete)> Closure for Async<F> {
         call: CallFn::Async(call_async::<F>),
         drop: drop_in_place::<F>,
         ends_by_returning: false,
+        finds_line: false,
     };
+}
+
+impl<F: FnOnce(&RunContext, OnComplete)> Closure for FindsLine<F> {
+    const VTABLE: VTable = VTable { finds_line: true, ..<Async<F> as Closure>::VTABLE };
 }
 
 impl<F: FnOnce(&RunContext, OnComplete)> Closure for HandedOff<F> {
@@ -118,11 +128,24 @@ impl Task {
         Task::hold_or_box(f, Async, Async)
     }
 
+    /// As [`Task::asynchronous`], for a function that names the user's line in its errors if it runs
+    /// inside its push, and looks the line up if the operation outlives that: then the engine need
+    /// not do so beforehand, which costs as much as the rest of the push.
+    #[inline]
+    pub fn finding_line<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
+        Task::hold_or_box(f, FindsLine, FindsLine)
+    }
+
     /// A function that is handed off to a thread outside the engine, which completes the token when
     /// the function returns there. Equivalent to [`Task::sync`] for the pusher.
     #[inline]
     pub fn handed_off<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
         Task::hold_or_box(f, HandedOff, HandedOff)
+    }
+
+    /// Returns true if the engine has to look up the user's line before it runs the function.
+    pub(in crate::engine) fn needs_line(&self) -> bool {
+        self.is_asynchronous() && !self.vtable.is_some_and(|v| v.finds_line)
     }
 
     /// Returns true if it ends by a token.

@@ -15,6 +15,9 @@ pub enum CallSite {
     Known(Option<Arc<str>>),
     /// Looked up by each push that needs it: for a call that mostly runs inline.
     Lookup(fn() -> Option<Arc<str>>),
+    /// Looked up by the first push that needs it, and known from then on: for a call that pushes
+    /// many operations, or a few that all run inline.
+    First(fn() -> Option<Arc<str>>),
 }
 
 impl Default for CallSite {
@@ -45,7 +48,8 @@ pub fn with<R>(site: CallSite, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The call site that this thread works for.
+/// The call site that this thread works for. Code of the user that runs inside of a call has to have
+/// a scope of its own.
 pub fn current() -> Option<Arc<str>> {
     let read = |cell: &Cell<CallSite>| {
         let site = cell.take();
@@ -55,6 +59,11 @@ pub fn current() -> Option<Arc<str>> {
     match CURRENT.try_with(read).unwrap_or_default() {
         CallSite::Known(site) => site,
         CallSite::Lookup(find) => find(), // nothing is borrowed here: it may run any code
+        CallSite::First(find) => {
+            let site = find();
+            let _ = CURRENT.try_with(|current| current.set(CallSite::Known(site.clone())));
+            site
+        }
     }
 }
 

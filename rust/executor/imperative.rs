@@ -354,7 +354,7 @@ impl Queued {
         let origin = self.origin();
         let state = self.state.as_ref().map(|s| s.state.clone());
         let issued = self.device_work(self.written().cloned().collect());
-        let within = Box::new(Running {
+        let within = Arc::new(Running {
             mark: done.mark(),
             base: self.base,
             mode: mode::IMPERATIVE,

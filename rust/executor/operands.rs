@@ -39,19 +39,16 @@ impl Operands {
         } else {
             shared(base, call, &views)
         };
-        arrays.iter().for_each(NDArray::set_operand);
         let mutated = |i: usize| call.mutated.contains(&i);
         for (i, array) in arrays[..n].iter().enumerate() {
-            let is_output = arrays[n..].iter().any(|o| o.same_chunk(array));
-            let modified = (0..n).any(|j| mutated(j) && arrays[j].same_chunk(array));
-            if !is_output && !modified && !mutated(i) {
-                array.forbid_writing();
-            }
+            let may_be_written = mutated(i)
+                || !disjoint
+                    && (arrays[n..].iter().any(|o| o.same_chunk(array))
+                        || (0..n).any(|j| mutated(j) && arrays[j].same_chunk(array)));
+            array.begin_as_operand(!may_be_written, false);
         }
         for (array, req) in arrays[n..].iter().zip(&call.req) {
-            if disjoint && *req == OpReq::Write {
-                array.watch_for_writes();
-            }
+            array.begin_as_operand(false, disjoint && *req == OpReq::Write);
         }
         Operands { arrays, space: Vec::new(), inputs: n, engine: base.engine.clone() }
     }
@@ -86,9 +83,10 @@ impl Operands {
     /// Returns true if a reference from outside, such as a NumPy view, still holds an operand on
     /// which nothing is pending.
     pub fn are_lent(&self) -> bool {
-        self.arrays.iter().any(|array| {
+        let mut lent = self.arrays.iter().filter(|array| array.is_lent());
+        lent.any(|array| {
             let own = self.arrays.iter().filter(|a| a.same_chunk(array)).count();
-            array.is_lent_beyond(own) && are_idle(&*self.engine, array.known_var().as_slice())
+            array.is_held_beyond(own) && are_idle(&*self.engine, array.known_var().as_slice())
         })
     }
 
@@ -133,6 +131,7 @@ impl Operands {
 
     #[cold]
     fn end_later(self, vars: &[Var], result: Result<()>, done: Done, call: OwnedCall) {
+        call.within.leave_push();
         let engine = self.engine.clone();
         let task = Task::sync(move |_| {
             let computed = self.end(result);

@@ -431,7 +431,7 @@ impl Within for Running {
 
 /// The name under which the profiler shows a call. An operator that stands for many (`Custom`)
 /// shows the one that its parameter `op_type` chooses.
-fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
+pub fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
     let chosen = attrs.given().iter().find(|(name, _)| name == "op_type");
     match chosen {
         Some((_, kind)) => op.name.replace("Custom", &kind.to_string()).into(),

@@ -58,7 +58,7 @@ fn asked_to_add(op: &Arc<OpDef>, seen: &Lock<Vec<OpReq>>, times: i64) -> Result<
         req: req.into_iter().collect(),
         outputs,
         keep: Arc::new(()),
-        within: Box::new(Here),
+        within: Arc::new(Here),
     };
     let done: Done = Box::new(|result| result.unwrap());
     prepared.start_callback(PendingCallback { call, direct, done });

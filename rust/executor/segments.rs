@@ -250,11 +250,10 @@ impl Program {
             ..Push::new(&segment.name, &reads, &writes)
         };
         let (program, run) = (self.clone(), run.clone());
-        let (steps, has_peers) = (segment.steps.clone(), segment.has_peers);
         let task = if segment.callback {
-            Task::asynchronous(move |rc, done| {
-                let (step, ctx) = (steps[0].start, rc.stream);
-                program.start_callback(step, has_peers, &run, ctx, done);
+            let (step, has_peers) = (segment.steps[0].start, segment.has_peers);
+            Task::finding_line(move |rc, done| {
+                program.start_callback(step, has_peers, &run, rc.stream, done);
             })
         } else {
             let (parts, runs) =

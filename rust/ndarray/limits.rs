@@ -25,14 +25,18 @@ impl NDArray {
         self.chunk.is_pooled() && !is_given_away
     }
 
+    /// Records that the memory is a callback's, which will be revoked, and that it is read-only, or
+    /// watched for the first write. Nobody else may know the array yet: this is no atomic change,
+    /// which would cost as much as the rest of an operand.
+    pub fn begin_as_operand(&self, is_read_only: bool, is_watched: bool) {
+        let limits = &self.chunk.limits;
+        let own = if is_read_only { READ_ONLY } else { 0 } | if is_watched { UNWRITTEN } else { 0 };
+        limits.store(limits.load(Ordering::Relaxed) | OPERAND | own, Ordering::Relaxed);
+    }
+
     /// From now on writing to this array's memory is an error.
     pub fn forbid_writing(&self) {
         self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);
-    }
-
-    /// Records that the memory is a callback's, which will be revoked.
-    pub fn set_operand(&self) {
-        self.chunk.limits.fetch_or(OPERAND, Ordering::Relaxed);
     }
 
     /// Returns true if the memory is a callback's: who needs the values for longer copies them.
@@ -42,9 +46,11 @@ impl NDArray {
     }
 
     /// From now on any use of this array's memory is an error: the callback it was given to has
-    /// ended.
+    /// ended. Nothing is to be done if nobody has kept it.
     pub fn revoke(&self) {
-        self.chunk.limits.fetch_or(REVOKED, Ordering::Relaxed);
+        if Arc::strong_count(&self.chunk) > 1 {
+            self.chunk.limits.fetch_or(REVOKED, Ordering::Relaxed);
+        }
     }
 
     /// Records that code outside of rsnet holds the address (and an array, which keeps it alive).
@@ -52,20 +58,19 @@ impl NDArray {
         self.chunk.limits.fetch_or(LENT, Ordering::Relaxed);
     }
 
-    /// From now on the first write to the array's memory is recorded.
-    pub fn watch_for_writes(&self) {
-        self.chunk.limits.fetch_or(UNWRITTEN, Ordering::Relaxed);
-    }
-
     /// Returns true if it is watched, not written so far, and its address not lent.
     pub fn is_unwritten(&self) -> bool {
         self.chunk.limits.load(Ordering::Relaxed) & (UNWRITTEN | LENT) == UNWRITTEN
     }
 
-    /// Returns true if the address was lent, and more than `own` arrays still hold the memory.
-    pub fn is_lent_beyond(&self, own: usize) -> bool {
+    /// Returns true if the address was lent.
+    pub fn is_lent(&self) -> bool {
         self.chunk.limits.load(Ordering::Relaxed) & LENT != 0
-            && Arc::strong_count(&self.chunk) > own
+    }
+
+    /// Returns true if more than `own` arrays hold the memory.
+    pub fn is_held_beyond(&self, own: usize) -> bool {
+        Arc::strong_count(&self.chunk) > own
     }
 
     /// Returns true if the array's memory may be written.

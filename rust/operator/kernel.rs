@@ -110,13 +110,17 @@ pub struct OwnedCall {
     /// Keeps the memory of the views alive.
     pub keep: Arc<dyn Any + Send + Sync>,
     /// To run the function under the operation's name.
-    pub within: Box<dyn Within>,
+    pub within: Arc<dyn Within>,
 }
 
 /// Runs a function as part of an operation, on whatever thread it is called: a wait inside that
 /// would wait for the operation itself is then an error.
 pub trait Within: Send + Sync {
     fn within(&self, f: &mut dyn FnMut());
+
+    /// Has to be called inside the push before the operation outlives it: what errors say of the
+    /// push is looked up now.
+    fn leave_push(&self) {}
 
     /// True if another callback could run at the same time, so that this one should not run inside
     /// its push.

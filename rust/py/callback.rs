@@ -6,22 +6,23 @@
 //! others again. `python_kernel.rs` chooses where a call runs.
 
 use super::call_python::CallPython;
+use super::call_site::at_call_site;
 use super::convert::numpy_view;
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
 use super::ndarray::PyNDArray;
 use super::op_context::PyOpContext;
 use super::package::package;
-use super::payload::{Payload, PyState};
+use super::payload::{Given, GivenOperands, Payload, PyState};
 use super::runtime;
 use super::thread_state::FreshState;
 use crate::error::Error;
 use crate::executor::operands::Operands;
 use crate::ndarray::NDArray;
 use crate::operator::{Done, OpContext, OpReq, OwnedCall};
-use pyo3::exceptions::{PyRecursionError, PyRuntimeWarning, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyRecursionError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::CString;
@@ -42,11 +43,30 @@ pub struct Words {
     pub assign: String,
 }
 
+/// The function that says which lists of operands the kernels of an operator get.
+pub struct AskOperands {
+    pub function: Py<PyAny>,
+    /// Is it the operator itself or its backward operator? See [`Payload::given`].
+    pub which: usize,
+}
+
+impl AskOperands {
+    fn of<'a>(&self, py: Python<'_>, payload: &'a Payload) -> PyResult<&'a GivenOperands> {
+        let slot = &payload.given[self.which];
+        if let Some(given) = slot.get() {
+            return Ok(given);
+        }
+        let given = self.function.bind(py).call_python((&payload.object,))?.extract()?;
+        Ok(slot.get_or_init(|| given))
+    }
+}
+
 /// The function of a kernel, and what errors call it.
 pub struct Function {
     op: String,
     run: Py<PyAny>,
     numpy: bool,
+    operands: Option<AskOperands>,
     /// The function's name for the list of its outputs, and for storing a value by its request.
     words: Words,
     /// True once views that outlive their call were reported.
@@ -54,8 +74,14 @@ pub struct Function {
 }
 
 impl Function {
-    pub fn new(op: &str, run: Py<PyAny>, numpy: bool, words: Words) -> Self {
-        Function { op: op.to_owned(), run, numpy, words, warned: AtomicBool::new(false) }
+    pub fn new(
+        op: &str,
+        run: Py<PyAny>,
+        numpy: bool,
+        operands: Option<AskOperands>,
+        words: Words,
+    ) -> Self {
+        Function { op: op.to_owned(), run, numpy, operands, words, warned: AtomicBool::new(false) }
     }
 
     /// Returns true if the function is given NumPy views.
@@ -88,7 +114,7 @@ impl OperatorCall {
         let (mut result, mut space) = (Ok(()), Vec::new());
         call.within.within(&mut || {
             let _scope = Scope::enter(depth, &call.ctx);
-            let invoked = kernel.invoke(py, &call, &operands, &mut space);
+            let invoked = at_call_site(|| kernel.invoke(py, &call, &operands, &mut space));
             result = invoked.map_err(|e| from_callback(py, e));
         });
         operands.add_space(space);
@@ -128,22 +154,30 @@ impl Function {
         space: &mut Vec<NDArray>,
     ) -> PyResult<()> {
         let payload = call.attrs.typed().downcast_ref::<Payload>();
-        let payload = payload.map_or_else(|| py.None(), |p| p.object.clone_ref(py));
+        let ask = payload.zip(self.operands.as_ref());
+        let given = ask.map(|(payload, ask)| ask.of(py, payload)).transpose()?;
         let state = call.state.as_ref().and_then(|s| s.downcast_ref::<PyState>());
-        let state = state.map_or_else(|| py.None(), |s| s.0.clone_ref(py));
         let ctx = Bound::new(py, PyOpContext::new(call.ctx))?;
-        let n = call.inputs.len();
+        let count = given.map_or(call.outputs.len(), |g| g.1.min(call.outputs.len()));
+        let outputs = operands.outputs()[..count].iter();
+        let listed = PyList::new(py, outputs.map(|o| self.operand(o, true)))?;
+        let outputs: Objects<'_> = listed.iter().collect();
         let package = package(py)?;
-        let inputs = self.list(py, &operands.arrays()[..n], false)?;
-        let outputs = self.list(py, &operands.arrays()[n..], true)?;
-        let req = PyList::new(py, call.req.iter().map(|r| package.op_req(py, *r)))?;
-        let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
-        let answer = self.run.bind(py).call_python((payload, state, &ctx, inputs, req, &outputs));
+        let req = PyList::new(py, call.req[..count].iter().map(|r| package.op_req(py, *r)))?;
+
+        let mut args = Objects::new();
+        args.push(payload.map_or_else(|| py.None(), |p| p.object.clone_ref(py)).into_bound(py));
+        args.push(state.map_or_else(|| py.None(), |s| s.0.clone_ref(py)).into_bound(py));
+        args.push(ctx.as_any().clone());
+        self.push_inputs(py, operands.inputs(), given, &mut args)?;
+        args.push(req.into_any());
+        args.push(listed.as_any().clone());
+        let answer = self.run.bind(py).call_python(PyTuple::new(py, args)?);
         *space = ctx.get().end(py);
         let answer = answer?;
-        for (i, operand) in given.iter().enumerate() {
-            if !outputs.get_item(i).is_ok_and(|now| now.is(operand)) {
-                self.check_replaced(call, operands, &outputs, i)?;
+        for (i, operand) in outputs.iter().enumerate() {
+            if !listed.get_item(i).is_ok_and(|now| now.is(operand)) {
+                self.check_replaced(call, operands, &listed, i)?;
             }
         }
         if answer.is_none() {
@@ -200,24 +234,71 @@ impl Function {
         PyErr::warn(py, &category, &CString::new(text)?, 1)
     }
 
-    fn list<'py>(
+    /// Adds the lists of inputs: one, or those that the operator has asked for.
+    fn push_inputs<'py>(
         &self,
         py: Python<'py>,
-        arrays: &[NDArray],
-        outputs: bool,
-    ) -> PyResult<Bound<'py, PyList>> {
-        if !self.numpy {
-            return PyList::new(py, arrays.iter().map(|array| PyNDArray::of(array.clone())));
+        inputs: &[NDArray],
+        given: Option<&GivenOperands>,
+        args: &mut Objects<'py>,
+    ) -> PyResult<()> {
+        let Some(GivenOperands(lists, _)) = given else {
+            let all = inputs.iter().map(|input| self.operand(input, false));
+            args.push(PyList::new(py, all)?.into_any());
+            return Ok(());
+        };
+        for list in lists {
+            let items = list.iter().map(|given| match given {
+                Given::Input(number) => match inputs.get(*number) {
+                    Some(input) => self.operand(input, false),
+                    None => Item::Missing(*number),
+                },
+                Given::Other(object) => Item::Other(object),
+            });
+            args.push(PyList::new(py, items)?.into_any());
         }
-        let list = PyList::empty(py);
-        for array in arrays {
-            let object = Bound::new(py, PyNDArray::of(array.clone()))?;
-            let view = array.view().map_err(|e| to_py(py, &e))?;
-            array.lend();
-            let writable = outputs || array.is_writable();
-            // SAFETY: the object becomes the base of the NumPy array; it holds the call's keeper.
-            list.append(unsafe { numpy_view(&view, object.into_any(), writable) }?)?;
-        }
-        Ok(list)
+        Ok(())
+    }
+
+    fn operand<'a>(&self, array: &'a NDArray, is_output: bool) -> Item<'a> {
+        if self.numpy { Item::View { array, is_output } } else { Item::Array(array) }
     }
 }
+
+/// An item of a list of operands: what the function gets is made in its place in the list.
+enum Item<'a> {
+    Array(&'a NDArray),
+    View { array: &'a NDArray, is_output: bool },
+    Other(&'a Py<PyAny>),
+    Missing(usize),
+}
+
+impl<'py> IntoPyObject<'py> for Item<'_> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    #[inline]
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let object = |array: &NDArray| Bound::new(py, PyNDArray::of(array.clone()));
+        match self {
+            Item::Array(array) => Ok(object(array)?.into_any()),
+            Item::View { array, is_output } => {
+                let object = object(array)?.into_any();
+                let view = array.view().map_err(|e| to_py(py, &e))?;
+                array.lend();
+                let writable = is_output || array.is_writable();
+                // SAFETY: the object becomes the base of the NumPy array; it holds the call's
+                // keeper.
+                unsafe { numpy_view(&view, object, writable) }
+            }
+            Item::Other(object) => Ok(object.bind(py).clone()),
+            Item::Missing(number) => {
+                Err(PyIndexError::new_err(format!("there is no input {number}")))
+            }
+        }
+    }
+}
+
+/// Arguments of a function, or items of a list of them.
+type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;

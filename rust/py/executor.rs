@@ -128,8 +128,7 @@ impl PyExecutor {
         f: impl FnOnce(&Executor) -> crate::error::Result<R>,
     ) -> PyResult<R> {
         let _called = api(name);
-        let site = CallSite::Known(find_call_site());
-        call_site::with(site, || f(&self.executor)).map_err(raise)
+        call_site::with(CallSite::First(find_call_site), || f(&self.executor)).map_err(raise)
     }
 }
 

@@ -5,7 +5,7 @@
 //! Their kernels are in `callback`.
 
 use super::call_python::CallPython;
-use super::callback::Words;
+use super::callback::{AskOperands, Function, Words};
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
 use super::operator_condition::match_from_py;
@@ -142,7 +142,10 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             bool,
         ) = spec?.extract()?;
         let words = Words { results, assign };
-        let body = Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words)));
+        let operands = attribute(d, "operands")?;
+        let operands = operands.map(|function| AskOperands { function, which: functions.which });
+        let function = Function::new(&name, run, numpy, operands, words);
+        let body = Body::Callback(Arc::new(PythonKernel::new(function)));
         let kernel = Kernel::new(kernel_name, match_from_py(&matches)?, body);
         def.kernels.push(Arc::new(Kernel { priority, accumulates, ..kernel }));
     }
@@ -163,7 +166,8 @@ fn parse(
         }
         let object = make.bind(py).call_python((values_to_py(py, values)?, dict))?.unbind();
         let facts = functions.compute(py, &object)?;
-        let payload = Payload { object, facts: Default::default(), fault: OnceLock::new() };
+        let (facts_of, given) = Default::default();
+        let payload = Payload { object, facts: facts_of, given, fault: OnceLock::new() };
         let _ = payload.facts[functions.which].set(facts);
         Ok(payload)
     };

@@ -15,11 +15,26 @@ pub struct Facts {
     pub ignored: Vec<usize>,
 }
 
+/// What a kernel gets in one place of a list.
+#[derive(FromPyObject)]
+pub enum Given {
+    /// The input of this number.
+    Input(usize),
+    /// What stands for an array that is not among the inputs.
+    Other(Py<PyAny>),
+}
+
+/// The lists that kernels get instead of one of all inputs, and how many outputs, from the first.
+#[derive(FromPyObject)]
+pub struct GivenOperands(pub Vec<Vec<Given>>, pub usize);
+
 /// [`Attrs::typed`] of operators from Python.
 pub struct Payload {
     pub object: Py<PyAny>,
     /// Of the operator itself, and of its backward operator, which is given the same payload.
     pub facts: [OnceLock<Arc<Facts>>; 2],
+    /// Likewise; known from the first run on.
+    pub given: [OnceLock<GivenOperands>; 2],
     /// The first error of a function that could not return it; see [`OpDef::deferred_error`].
     pub fault: OnceLock<Error>,
 }

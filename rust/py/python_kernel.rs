@@ -4,7 +4,7 @@
 //! itself inside a callback, and no other callback of the same pass could run at the same time;
 //! else on a callback thread, concurrently with others; never on a compute thread.
 
-use super::callback::{DEPTH, Function, OperatorCall, Words};
+use super::callback::{DEPTH, Function, OperatorCall};
 use super::callback_threads::{self, Job};
 use super::runtime;
 use crate::engine::Priority;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub struct PythonKernel(Arc<Function>);
 
 impl PythonKernel {
-    pub fn new(op: &str, run: Py<PyAny>, numpy: bool, words: Words) -> Self {
-        PythonKernel(Arc::new(Function::new(op, run, numpy, words)))
+    pub fn new(function: Function) -> Self {
+        PythonKernel(Arc::new(function))
     }
 }
 
@@ -34,6 +34,7 @@ impl Callback for PythonKernel {
         if outer == 0 && (!has_peers || waits_in_push) && is_python_thread() {
             return Python::attach(|py| call.run(py));
         }
+        call.call.within.leave_push();
         if !waits_in_push {
             return callback_threads::submit_job(Job::Operator(call), Priority::Normal);
         }

@@ -265,33 +265,50 @@ def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
 _without_backward: set[str] = set()
 
 
-def _run(node: Node, method: str, function: Any, *operands: Any) -> None:
-    """Calls ``forward`` or ``backward`` of an operator object; errors name its ``op_type``."""
+# These two call the user's function themselves: a frame between would cost as much as a call.
+
+
+def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, aux: Any, req: Any, outs: Any) -> None:
     try:
-        answer = function(*operands)
+        answer = op.forward(1 if ctx.is_train else 0, req, ins, outs, aux)
     except Exception as error:
-        add_note(error, f"in {method} of operator '{node.name}' (Custom)")
+        _note(error, node, "forward")
         raise
     if answer is not None:
-        operator = f"operator '{node.name}' (Custom)"
-        nothing = "None: results are written to the outputs (self.assign)"
-        raise invalid(operator, f"result of {method}", answer, nothing)
-
-
-def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, req: Any, outs: Any, aux: Any) -> None:
-    _run(node, "forward", op.forward, int(ctx.is_train), req, ins, outs, aux)
+        raise _answered(node, "forward", answer)
 
 
 def _run_backward(
-    node: Node, op: Any, ctx: Any, out_grad: Any, ins: Any, outs: Any, req: Any, in_grad: Any,
-    aux: Any,
+    node: Node, op: Any, ctx: Any, out_grad: Any, ins: Any, outs: Any, aux: Any, req: Any,
+    in_grad: Any,
 ) -> None:  # fmt: skip
-    if getattr(op.backward, "__func__", None) is CustomOp.backward:
+    backward = op.backward
+    if getattr(backward, "__func__", None) is _NO_BACKWARD:
         if node.name not in _without_backward:
             _without_backward.add(node.name)
             warn(f"operator '{node.name}' (Custom) has no backward: its gradients are 0")
         return
-    _run(node, "backward", op.backward, req, out_grad, ins, outs, in_grad, aux)
+    try:
+        answer = backward(req, out_grad, ins, outs, in_grad, aux)
+    except Exception as error:
+        _note(error, node, "backward")
+        raise
+    if answer is not None:
+        raise _answered(node, "backward", answer)
+
+
+_NO_BACKWARD = CustomOp.backward
+
+
+def _note(error: Exception, node: Node, method: str) -> None:
+    """Names the operator by its ``op_type``."""
+    add_note(error, f"in {method} of operator '{node.name}' (Custom)")
+
+
+def _answered(node: Node, method: str, answer: Any) -> Exception:
+    operator = f"operator '{node.name}' (Custom)"
+    nothing = "None: results are written to the outputs (self.assign)"
+    return invalid(operator, f"result of {method}", answer, nothing)
 
 
 _OP_TYPE = schema_field(

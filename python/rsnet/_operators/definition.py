@@ -34,7 +34,9 @@ def numbered(word: str, count: int) -> tuple[str, ...]:
 
 
 class KernelSpec(NamedTuple):
-    """One implementation: ``run(payload, state, ctx, inputs, req, outputs)``."""
+    """One implementation: ``run(payload, state, ctx, inputs, req, outputs)``, or with other lists
+    than ``inputs`` (:attr:`Definition.operands`).
+    """
 
     name: str
     #: A condition as data: ``("device", "cpu")``, ``("and", a, b)`` ...
@@ -135,6 +137,10 @@ class Definition:
         #: None, "zero", ("backward", operator, deps(payload, n_in, n_out) -> [(Source, index)]) or
         #: ("rule", function)
         self.gradient: Any = None
+        #: operands(payload) -> (lists, count): the lists that kernels get in place of `inputs`, each
+        #: with the numbers of inputs and with objects in the places of others, and how many
+        #: outputs, from the first, they get. The core makes them for less than slicing them costs
+        self.operands: Callable[[Any], tuple[Sequence[Sequence[Any]], int]] | None = None
         self.is_backward = False
         self.deterministic = False
         self.kernels: list[KernelSpec] = []

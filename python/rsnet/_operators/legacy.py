@@ -86,8 +86,8 @@ def _install(cls: type[PythonOp], *, views: str) -> None:
         name,
         _core.Schema([info, old]),
         make,
-        lambda node, _, ctx, ins, req, outs, aux: node.prop.forward(ins, outs),
-        lambda node, _, ctx, out_grad, ins, outs, req, in_grad, aux: node.prop.backward(
+        lambda node, _, ctx, ins, aux, req, outs: node.prop.forward(ins, outs),
+        lambda node, _, ctx, out_grad, ins, outs, aux, req, in_grad: node.prop.backward(
             out_grad, ins, outs, in_grad
         ),
         views=views,

@@ -66,7 +66,7 @@ class Node:
 
     __slots__ = (
         "name", "prop", "args", "aux", "facts", "n_args", "n_out", "as_property", "asks_for",
-        "_plan", "_blank", "_is_whole", "_types",
+        "_plan", "_types",
     )  # fmt: skip
 
     def __init__(self, name: str, prop: Any, *, property_style: bool) -> None:
@@ -93,8 +93,6 @@ class Node:
         self.facts = Facts(inputs, outputs, visible, tuple(range(self.n_args, len(inputs))))
         self._types: dict[tuple[Any, ...], Any] = {}
         self._plan: list[tuple[Source, int]] | None = None
-        self._is_whole = False  # backward reads everything, in order
-        self._blank: Any = None
         # Mistakes in what the user overrides show at the call, not in the backward pass.
         if not (type(prop).declare_backward_dependency.__module__ or "").startswith("rsnet."):
             self.plan()
@@ -178,29 +176,30 @@ class Node:
                 expected = "a list of entries that it was given, each at most once"
                 raise self._wrong("declare_backward_dependency", answer, expected)
             self._plan = plan
-            self._is_whole = plan == list(of.values())
-            self._blank = {
-                k: [Undeclared(f"{_WORDS[k]}[{i}] of {self.name}") for i in range(len(es))]
-                for k, es in zip(_SOURCES, kinds)
-            }
         return self._plan
 
     def deps(self, n_in: int, n_out: int) -> list[tuple[Source, int]]:
         aux = [(Source.INPUT, i) for i in range(self.n_args, n_in)]
         return self.plan() + aux
 
-    def scatter(self, inputs: list[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-        """The inputs of the backward operator as out_grad, in_data, out_data and aux."""
+    def forward_operands(self) -> tuple[list[list[int]], int]:
+        """``in_data`` and ``aux``."""
+        inputs = list(range(len(self.facts.inputs)))
+        return [inputs[: self.n_args], inputs[self.n_args :]], self.n_out
+
+    def backward_operands(self) -> tuple[list[list[Any]], int]:
+        """``out_grad``, ``in_data``, ``out_data`` and ``aux``, of the dependency that is declared;
+        of the gradients those of the arguments.
+        """
         plan = self.plan()
-        if self._is_whole:  # as they come
-            grads, first = self.facts.visible, self.facts.visible + self.n_args
-            end = first + self.n_out
-            return inputs[:grads], inputs[grads:first], inputs[first:end], inputs[end:]
-        lists = {kind: blank[:] for kind, blank in self._blank.items()}
-        for (kind, i), array in zip(plan, inputs):
-            lists[kind][i] = array
-        out_grad, in_data, out_data = lists.values()
-        return out_grad, in_data, out_data, inputs[len(plan) :]
+        lists: dict[Source, list[Any]] = {
+            k: [Undeclared(f"{_WORDS[k]}[{i}] of {self.name}") for i in range(len(entries))]
+            for k, entries in zip(_SOURCES, self._entries())
+        }
+        for number, (kind, i) in enumerate(plan):
+            lists[kind][i] = number
+        first = len(plan)
+        return [*lists.values(), list(range(first, first + len(self.aux)))], self.n_args
 
     # Hints and resources -----------------------------------------------------------------------
 
@@ -261,31 +260,27 @@ def node_definitions(
 ) -> tuple[Definition, Definition]:
     """The two operators of a subclassed one: itself and ``_backward_<name>``.
 
-    ``forward(node, state, ctx, in_data, req, out_data, aux)`` and ``backward(node, state, ctx,
-    out_grad, in_data, out_data, req, in_grad, aux)`` compute, on arrays of the kind ``views``. With
+    ``forward(node, state, ctx, in_data, aux, req, out_data)`` and ``backward(node, state, ctx,
+    out_grad, in_data, out_data, aux, req, in_grad)`` compute, on arrays of the kind ``views``. With
     ``hints`` nodes have in-place options and ask for resources.
     """
 
-    def run_forward(node: Node, state: Any, ctx: Any, inputs: Any, req: Any, outputs: Any) -> Any:
-        n = node.n_args
-        if hints and node.asks_for["forward"]:
-            ctx.request(node.requests("forward", [x.shape for x in inputs]))
-        return forward(node, state, ctx, inputs[:n], req, outputs, inputs[n:])
+    def asking(which: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(node: Node, state: Any, ctx: Any, *operands: Any) -> Any:
+            if node.asks_for[which]:
+                # The gradients, which come last, have the arguments' shapes.
+                arguments = operands[0 if which == "forward" else -1]
+                ctx.request(node.requests(which, [x.shape for x in arguments]))
+            return function(node, state, ctx, *operands)
 
-    def run_backward(node: Node, state: Any, ctx: Any, inputs: Any, req: Any, outputs: Any) -> Any:
-        out_grad, in_data, out_data, aux = node.scatter(inputs)
-        n = node.n_args
-        if hints and node.asks_for["backward"]:  # the gradients have the arguments' shapes
-            ctx.request(node.requests("backward", [x.shape for x in outputs]))
-        in_grad = outputs[:n]
-        answer = backward(node, state, ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
-        outputs[:n] = in_grad  # the core checks that its arrays are still there
-        return answer
+        return run
 
+    if hints:
+        forward, backward = asking("forward", forward), asking("backward", backward)
     first, second = Definition(name, schema), Definition(f"_backward_{name}", schema)
     for definition, kernel, run, results in (
-        (first, "forward", run_forward, "out_data"),
-        (second, "backward", run_backward, "in_grad"),
+        (first, "forward", forward, "out_data"),
+        (second, "backward", backward, "in_grad"),
     ):
         definition.make = make
         definition.accumulates = lambda node: node.accumulates()
@@ -294,6 +289,7 @@ def node_definitions(
     first.facts = lambda node: node.facts
     first.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins)
     first.infer_type = lambda node, ins, outs: node.infer_type(ins)
+    first.operands, second.operands = Node.forward_operands, Node.backward_operands
     first.state = state
     first.gradient = ("backward", second.name, Node.deps)
     second.is_backward = True

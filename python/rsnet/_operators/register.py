@@ -92,8 +92,10 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         name,
         schema,
         make,
-        lambda node, op, ctx, *operands: op.forward(ctx, *operands),
-        lambda node, op, ctx, *operands: op.backward(ctx, *operands),
+        lambda node, op, ctx, ins, aux, req, outs: op.forward(ctx, ins, req, outs, aux),
+        lambda node, op, ctx, out_grad, ins, outs, aux, req, in_grad: op.backward(
+            ctx, out_grad, ins, outs, req, in_grad, aux
+        ),
         state=state,
         hints=True,
         views=checked_views(name, cls.views),

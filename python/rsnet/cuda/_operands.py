@@ -38,7 +38,11 @@ def _import(operator: str) -> Any:
 
 
 def _array(cupy: Any, operand: Any) -> Any:
-    """An array of CuPy over the memory of an NDArray on a device, which it keeps."""
+    """An array of CuPy over the memory of an NDArray on a device, which it keeps. Other objects stay
+    as they are.
+    """
+    if not isinstance(operand, _core.NDArray):
+        return operand
     dtype = np.dtype(operand.dtype)
     if not operand.size:
         return cupy.empty(operand.shape, dtype=dtype)
@@ -56,18 +60,17 @@ def on_cupy(operator: str, run: Callable[..., Any]) -> Callable[..., Any]:
     computes comes after what writes its inputs, and before what reads its outputs.
     """
 
-    def converted(
-        payload: Any, state: Any, ctx: Any, inputs: list[Any], req: Any, outputs: list[Any]
-    ) -> Any:
+    def converted(payload: Any, state: Any, ctx: Any, *operands: Any) -> Any:
+        *lists, req, outputs = operands
         cupy = _import(operator)
         with (
             cupy.cuda.Device(ctx.ctx.device_id),
             cupy.cuda.Stream.from_external(_Stream(ctx.stream)),
         ):
-            ins = [_array(cupy, operand) for operand in inputs]
+            ins = [[_array(cupy, operand) for operand in inputs] for inputs in lists]
             outs = [_array(cupy, operand) for operand in outputs]
             given = list(outs)
-            answer = run(payload, state, ctx, ins, req, outs)
+            answer = run(payload, state, ctx, *ins, req, outs)
         for i, (before, now) in enumerate(zip(given, outs, strict=False)):
             if now is not before:  # the core says that this has no effect
                 outputs[i] = now

@@ -53,7 +53,7 @@ impl Core {
         if !may_run_inline(push) {
             return self.enqueue(task, push, find());
         }
-        let is_needed = task.is_asynchronous()
+        let is_needed = task.needs_line()
             || self.slow_path.load(Ordering::Relaxed) & slow_path::CALL_SITES != 0;
         let call_site = if is_needed { find() } else { None };
         self.run_or_enqueue(task, push, call_site, is_needed)

@@ -37,6 +37,7 @@ impl Callback for ControlFlow {
             Ok(layout) => layout,
             Err(error) => return done(Err(error)),
         };
+        call.within.leave_push();
         let operands = Operands::new(&rt, &call);
         let (direction, rt) = (self.direction, rt);
         let pass =

@@ -2,23 +2,24 @@
 
 use super::{PassInfo, Program};
 use crate::cuda::Device;
-use crate::engine::{OnComplete, RunContext};
+use crate::engine::{Mark, OnComplete, RunContext};
 use crate::error::Result;
+use crate::executor::call_site;
 use crate::executor::chain::{Chain, Link, Part};
 use crate::executor::on_device::complete;
 use crate::executor::replay::Run;
-use crate::executor::run::{PendingCallback, Running};
+use crate::executor::run::{PendingCallback, label};
 use crate::executor::step::Step;
 use crate::executor::transfer::copy_between;
 use crate::kernels::copy::copy;
 use crate::kernels::kept::Keeper;
 use crate::ndarray::NDArray;
-use crate::operator::{Around, Done, OpContext, OpReq, OwnedCall};
+use crate::operator::{Around, Done, OpContext, OpReq, OwnedCall, Within};
 use crate::profiler::{Span, mode};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A keeper for what the kernel of a step makes of its weights: outside of training, and of bulks,
 /// in which what one function writes is not counted before the next one reads it.
@@ -231,22 +232,11 @@ impl Program {
     ) {
         let step = &self.steps[at];
         let ctx = self.context(at, run, stream);
+        let line = OnceLock::new();
         let program = self.clone();
-        let within = Box::new(Running {
-            mark: done.mark(),
-            base: self.base.clone(),
-            mode: mode::SYMBOLIC,
-            op: Arc::clone(&step.prepared.op),
-            attrs: Arc::clone(&step.prepared.attrs),
-            node: self.plan.graph.nodes[step.node as usize].name.as_str().into(),
-            device: step.device,
-            has_peers,
-        });
-        let named: Done = Box::new(move |result| {
-            let step = &program.steps[at];
-            let result = result.and_then(|()| program.end_step(step));
-            done.complete(result.map_err(|e| program.place(step, e)));
-        });
+        let running = Arc::new(RunningStep { mark: done.mark(), program, at, has_peers, line });
+        let within = running.clone();
+        let named: Done = Box::new(move |result| done.complete(running.end(result)));
         let (inputs, outputs) = match run.places.views(step) {
             Ok(None) => (step.inputs.clone(), step.outputs.clone()),
             Ok(Some(views)) => {
@@ -277,5 +267,49 @@ impl Program {
             within,
         };
         prepared.start_callback(PendingCallback { call, direct: step.direct.clone(), done: named });
+    }
+}
+
+/// As [`Running`](crate::executor::run::Running), for a step: its program knows the rest, and is
+/// held until the step has ended in any case.
+struct RunningStep {
+    mark: Mark,
+    program: Arc<Program>,
+    at: usize,
+    has_peers: bool,
+    /// The user's line, once the step outlives its push.
+    line: OnceLock<Option<Arc<str>>>,
+}
+
+impl RunningStep {
+    /// What the step has come to, with its place.
+    fn end(&self, result: Result<()>) -> Result<()> {
+        let step = &self.program.steps[self.at];
+        result.and_then(|()| self.program.end_step(step)).map_err(|e| {
+            // Inside the push the line is this thread's. A step that was queued has no line here:
+            // the engine names it.
+            let line = self.line.get().cloned().unwrap_or_else(call_site::current);
+            self.program.place(step, e).at_call_site(&line.unwrap_or_default())
+        })
+    }
+}
+
+impl Within for RunningStep {
+    fn leave_push(&self) {
+        let _ = self.line.set(call_site::current());
+    }
+
+    fn has_peers(&self) -> bool {
+        self.has_peers
+    }
+
+    fn within(&self, f: &mut dyn FnMut()) {
+        let Program { base, plan, steps, .. } = &*self.program;
+        let Step { prepared, node, device, .. } = &steps[self.at];
+        let label = self.program.is_seen().then(|| label(&prepared.op, &prepared.attrs));
+        let node = &plan.graph.nodes[*node as usize].name;
+        let label = label.as_deref();
+        let _span = label.and_then(|l| base.profiler.operator(mode::SYMBOLIC, l, node, *device));
+        self.mark.inside(f);
     }
 }

@@ -123,6 +123,7 @@ impl Callback for Meeting {
             return done(result);
         }
         let (key, ndev) = (p.key.clone(), p.ndev as usize);
+        call.within.leave_push();
         let mut room = self.room.lock();
         let waiting = room.waiting.entry(key.clone()).or_default();
         waiting.push(Waiting { call, done, until: Instant::now() + patience() });
