@@ -128,9 +128,9 @@ impl Task {
         Task::hold_or_box(f, Async, Async)
     }
 
-    /// As [`Task::asynchronous`], for a function that names the user's line in its errors if it runs
-    /// inside its push, and looks the line up if the operation outlives that: then the engine need
-    /// not do so beforehand, which costs as much as the rest of the push.
+    /// As [`Task::asynchronous`], for a function that names the user's line in its errors if it
+    /// runs inside its push, and looks the line up if the operation outlives that: then the engine
+    /// need not do so beforehand, which costs as much as the rest of the push.
     #[inline]
     pub fn finding_line<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
         Task::hold_or_box(f, FindsLine, FindsLine)

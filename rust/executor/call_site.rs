@@ -48,8 +48,8 @@ pub fn with<R>(site: CallSite, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The call site that this thread works for. Code of the user that runs inside of a call has to have
-/// a scope of its own.
+/// The call site that this thread works for. Code of the user that runs inside of a call has to
+/// have a scope of its own.
 pub fn current() -> Option<Arc<str>> {
     let read = |cell: &Cell<CallSite>| {
         let site = cell.take();

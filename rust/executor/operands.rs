@@ -32,8 +32,10 @@ impl Operands {
     pub fn new(base: &Arc<Base>, call: &OwnedCall) -> Self {
         let views: SmallVec<[&View; 8]> = call.inputs.iter().chain(&*call.outputs).collect();
         let n = call.inputs.len();
-        let overlap = |a: &View, b: &View| a.size() > 0 && b.size() > 0 && a.overlaps(b);
-        let disjoint = (1..views.len()).all(|i| views[..i].iter().all(|v| !overlap(v, views[i])));
+        let spans: SmallVec<[(usize, usize); 8]> = views.iter().map(|v| span(v)).collect();
+        let disjoint = spans.iter().enumerate().all(|(i, &(begin, end))| {
+            spans[..i].iter().all(|other| other.0.max(begin) >= other.1.min(end))
+        });
         let arrays: Vec<NDArray> = if disjoint {
             views.iter().map(|v| over(base, call, v)).collect()
         } else {

@@ -65,8 +65,11 @@ impl AskOperands {
 pub struct Function {
     op: String,
     run: Py<PyAny>,
-    numpy: bool,
-    operands: Option<AskOperands>,
+    /// Does it get NumPy views?
+    pub numpy: bool,
+    /// Does it get a context, or only whether this is training?
+    pub takes_ctx: bool,
+    pub operands: Option<AskOperands>,
     /// The function's name for the list of its outputs, and for storing a value by its request.
     words: Words,
     /// True once views that outlive their call were reported.
@@ -74,14 +77,17 @@ pub struct Function {
 }
 
 impl Function {
-    pub fn new(
-        op: &str,
-        run: Py<PyAny>,
-        numpy: bool,
-        operands: Option<AskOperands>,
-        words: Words,
-    ) -> Self {
-        Function { op: op.to_owned(), run, numpy, operands, words, warned: AtomicBool::new(false) }
+    /// A function that gets a context, and its operands as arrays in two lists.
+    pub fn new(op: &str, run: Py<PyAny>, words: Words) -> Self {
+        Function {
+            op: op.to_owned(),
+            run,
+            numpy: false,
+            takes_ctx: true,
+            operands: None,
+            words,
+            warned: AtomicBool::new(false),
+        }
     }
 
     /// Returns true if the function is given NumPy views.
@@ -157,7 +163,7 @@ impl Function {
         let ask = payload.zip(self.operands.as_ref());
         let given = ask.map(|(payload, ask)| ask.of(py, payload)).transpose()?;
         let state = call.state.as_ref().and_then(|s| s.downcast_ref::<PyState>());
-        let ctx = Bound::new(py, PyOpContext::new(call.ctx))?;
+        let ctx = self.takes_ctx.then(|| Bound::new(py, PyOpContext::new(call.ctx))).transpose()?;
         let count = given.map_or(call.outputs.len(), |g| g.1.min(call.outputs.len()));
         let outputs = operands.outputs()[..count].iter();
         let listed = PyList::new(py, outputs.map(|o| self.operand(o, true)))?;
@@ -168,12 +174,15 @@ impl Function {
         let mut args = Objects::new();
         args.push(payload.map_or_else(|| py.None(), |p| p.object.clone_ref(py)).into_bound(py));
         args.push(state.map_or_else(|| py.None(), |s| s.0.clone_ref(py)).into_bound(py));
-        args.push(ctx.as_any().clone());
+        args.push(match &ctx {
+            Some(ctx) => ctx.as_any().clone(),
+            None => u8::from(call.ctx.is_train).into_pyobject(py)?.into_any(),
+        });
         self.push_inputs(py, operands.inputs(), given, &mut args)?;
         args.push(req.into_any());
         args.push(listed.as_any().clone());
         let answer = self.run.bind(py).call_python(PyTuple::new(py, args)?);
-        *space = ctx.get().end(py);
+        *space = ctx.map_or_else(Vec::new, |ctx| ctx.get().end(py));
         let answer = answer?;
         for (i, operand) in outputs.iter().enumerate() {
             if !listed.get_item(i).is_ok_and(|now| now.is(operand)) {
@@ -301,4 +310,4 @@ impl<'py> IntoPyObject<'py> for Item<'_> {
 }
 
 /// Arguments of a function, or items of a list of them.
-type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
+type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 10]>;

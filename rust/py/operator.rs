@@ -131,7 +131,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
         }));
     }
     for spec in d.getattr("kernels")?.try_iter()? {
-        let (kernel_name, matches, priority, run, numpy, results, assign, accumulates): (
+        let (kernel_name, matches, priority, run, numpy, results, assign, accumulates, takes_ctx): (
             String,
             Bound<'_, PyAny>,
             i32,
@@ -140,11 +140,13 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             String,
             String,
             bool,
+            bool,
         ) = spec?.extract()?;
         let words = Words { results, assign };
         let operands = attribute(d, "operands")?;
         let operands = operands.map(|function| AskOperands { function, which: functions.which });
-        let function = Function::new(&name, run, numpy, operands, words);
+        let mut function = Function::new(&name, run, words);
+        (function.numpy, function.takes_ctx, function.operands) = (numpy, takes_ctx, operands);
         let body = Body::Callback(Arc::new(PythonKernel::new(function)));
         let kernel = Kernel::new(kernel_name, match_from_py(&matches)?, body);
         def.kernels.push(Arc::new(Kernel { priority, accumulates, ..kernel }));

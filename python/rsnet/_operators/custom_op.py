@@ -268,9 +268,11 @@ _without_backward: set[str] = set()
 # These two call the user's function themselves: a frame between would cost as much as a call.
 
 
-def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, aux: Any, req: Any, outs: Any) -> None:
+def _run_forward(
+    node: Node, op: Any, is_train: int, ins: Any, aux: Any, req: Any, outs: Any
+) -> None:
     try:
-        answer = op.forward(1 if ctx.is_train else 0, req, ins, outs, aux)
+        answer = op.forward(is_train, req, ins, outs, aux)
     except Exception as error:
         _note(error, node, "forward")
         raise
@@ -279,17 +281,20 @@ def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, aux: Any, req: Any, ou
 
 
 def _run_backward(
-    node: Node, op: Any, ctx: Any, out_grad: Any, ins: Any, outs: Any, aux: Any, req: Any,
+    node: Node, op: Any, is_train: int, out_grad: Any, ins: Any, outs: Any, aux: Any, req: Any,
     in_grad: Any,
 ) -> None:  # fmt: skip
-    backward = op.backward
-    if getattr(backward, "__func__", None) is _NO_BACKWARD:
+    # The class first: asking the object makes a method, which then costs as much as its call.
+    if (
+        getattr(type(op), "backward", None) is _NO_BACKWARD
+        and getattr(op.backward, "__func__", None) is _NO_BACKWARD
+    ):
         if node.name not in _without_backward:
             _without_backward.add(node.name)
             warn(f"operator '{node.name}' (Custom) has no backward: its gradients are 0")
         return
     try:
-        answer = backward(req, out_grad, ins, outs, in_grad, aux)
+        answer = op.backward(req, out_grad, ins, outs, in_grad, aux)
     except Exception as error:
         _note(error, node, "backward")
         raise
@@ -315,8 +320,9 @@ _OP_TYPE = schema_field(
     "op_type", "string", doc="Name under which the CustomOpProp class is registered."
 )
 _forward, _backward = node_definitions(
-    "Custom", _core.Schema([_OP_TYPE], open=True), _make, _run_forward, _run_backward, state=_state
-)
+    "Custom", _core.Schema([_OP_TYPE], open=True), _make, _run_forward, _run_backward,
+    state=_state, takes_ctx=False,
+)  # fmt: skip
 _forward.doc = (
     "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"
     "All other keyword arguments are passed to the constructor of its CustomOpProp as strings.\n\n"

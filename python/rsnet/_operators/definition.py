@@ -50,6 +50,9 @@ class KernelSpec(NamedTuple):
     assign: str = "op.assign"
     #: Does the function handle the request "add" itself, whatever the parameters are?
     accumulates: bool = False
+    #: Does it get a context as ``ctx``? Else 1 in training and 0 outside of it, which costs
+    #: nothing.
+    takes_ctx: bool = True
 
 
 #: As what a function may get its operands. With "cupy", arrays of CuPy on a device and NumPy views
@@ -137,8 +140,8 @@ class Definition:
         #: None, "zero", ("backward", operator, deps(payload, n_in, n_out) -> [(Source, index)]) or
         #: ("rule", function)
         self.gradient: Any = None
-        #: operands(payload) -> (lists, count): the lists that kernels get in place of `inputs`, each
-        #: with the numbers of inputs and with objects in the places of others, and how many
+        #: operands(payload) -> (lists, count): the lists that kernels get in place of `inputs`,
+        #: each with the numbers of inputs and with objects in the places of others, and how many
         #: outputs, from the first, they get. The core makes them for less than slicing them costs
         self.operands: Callable[[Any], tuple[Sequence[Sequence[Any]], int]] | None = None
         self.is_backward = False

@@ -257,12 +257,14 @@ def node_definitions(
     hints: bool = False,
     views: str = "ndarray",
     assign: str = "self.assign",
+    takes_ctx: bool = True,
 ) -> tuple[Definition, Definition]:
     """The two operators of a subclassed one: itself and ``_backward_<name>``.
 
     ``forward(node, state, ctx, in_data, aux, req, out_data)`` and ``backward(node, state, ctx,
-    out_grad, in_data, out_data, aux, req, in_grad)`` compute, on arrays of the kind ``views``. With
-    ``hints`` nodes have in-place options and ask for resources.
+    out_grad, in_data, out_data, aux, req, in_grad)`` compute, on arrays of the kind ``views``; of
+    ``ctx`` they get only whether this is training unless it ``takes_ctx``. With ``hints`` nodes
+    have in-place options and ask for resources.
     """
 
     def asking(which: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -284,7 +286,9 @@ def node_definitions(
     ):
         definition.make = make
         definition.accumulates = lambda node: node.accumulates()
-        spec = KernelSpec(kernel, ("always",), 0, run, False, results, assign)
+        spec = KernelSpec(
+            kernel, ("always",), 0, run, results=results, assign=assign, takes_ctx=takes_ctx
+        )
         definition.kernels = kernels_everywhere(name, views, spec)
     first.facts = lambda node: node.facts
     first.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins)

@@ -38,8 +38,8 @@ def _import(operator: str) -> Any:
 
 
 def _array(cupy: Any, operand: Any) -> Any:
-    """An array of CuPy over the memory of an NDArray on a device, which it keeps. Other objects stay
-    as they are.
+    """An array of CuPy over the memory of an NDArray on a device, which it keeps. Other objects
+    stay as they are.
     """
     if not isinstance(operand, _core.NDArray):
         return operand

@@ -161,6 +161,9 @@ fn with_bulk<R>(core: &Core, f: impl FnOnce(&mut Bulk) -> R) -> Option<R> {
 impl Core {
     /// Sets this thread's bulk size and returns the previous one.
     pub fn set_bulk_size(&self, size: usize) -> Result<usize> {
+        if size == 0 && !IS_ON.get() {
+            return Ok(0); // as before and after every callback
+        }
         let change = |bulk: &mut Bulk| {
             let gathered = if bulk.calls.len() >= size { bulk.take() } else { None };
             (std::mem::replace(&mut bulk.size, size), gathered)
