@@ -15,7 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::scratch::Scratch;
 use crate::lock::{Guard, Lock};
-use crate::operator::{Dep, DeviceMemory, InplacePair, RandomKey};
+use crate::operator::{Call, Dep, DeviceMemory, InplacePair, RandomKey};
 use crate::shape::{Numbers, Shape};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -92,6 +92,25 @@ pub struct Said {
     pub signatures: Vec<String>,
     pub deps: Vec<Dep>,
     pub rule: Option<Rule>,
+}
+
+impl Said {
+    /// What callbacks may ask of arrays on `device`.
+    pub fn of_arrays(
+        device: Context,
+        inputs: impl IntoIterator<Item = Slot>,
+        outputs: impl IntoIterator<Item = Slot>,
+    ) -> Box<Said> {
+        let on_device = |mut slot: Slot| {
+            slot.tensor.device = device_of(device);
+            slot
+        };
+        let tensors = [
+            inputs.into_iter().map(on_device).collect(),
+            outputs.into_iter().map(on_device).collect(),
+        ];
+        Box::new(Said { tensors, ..Said::default() })
+    }
 }
 
 impl Scene {
@@ -175,15 +194,34 @@ impl<'a> Frame<'a> {
         outputs: impl IntoIterator<Item = Slot>,
     ) -> Self {
         let mut frame = Frame { device, ..Frame::new(parsed) };
-        let on_device = |mut slot: Slot| {
-            slot.tensor.device = device_of(device);
-            slot
-        };
-        frame.scene.get_mut().said().tensors = [
-            inputs.into_iter().map(on_device).collect(),
-            outputs.into_iter().map(on_device).collect(),
-        ];
+        frame.scene.get_mut().said = Some(Said::of_arrays(device, inputs, outputs));
         frame
+    }
+
+    /// The frame of a call of a kernel of `library`. It is made in its place: every call makes one,
+    /// and moving it would cost as much as the rest.
+    #[inline(always)]
+    pub fn of_call(
+        parsed: &'a Parsed,
+        library: &'a Library,
+        call: &Call<'a>,
+        said: Option<Box<Said>>,
+    ) -> Self {
+        Frame {
+            op: &parsed.op,
+            library,
+            parsed,
+            asks: Asks::Nothing,
+            random: call.ctx.random,
+            device: call.ctx.device,
+            memory: call.memory,
+            scene: Lock::new(Scene {
+                failure: None,
+                lacks_memory: false,
+                scratch: Vec::new(),
+                said,
+            }),
+        }
     }
 
     /// A frame whose callback is a function of another library than the operator's.

@@ -4,7 +4,7 @@ use super::abi;
 use super::call::{check, make};
 use super::decl::{KernelDecl, OpDecl};
 use super::dtypes::dtype_code;
-use super::frame::{Frame, Slot, device_of};
+use super::frame::{Frame, Said, Slot, device_of};
 use super::host::HOST;
 use super::library::Owned;
 use super::parse::with_parsed;
@@ -132,8 +132,9 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
     let watched = kernel.library.checked.load(Ordering::Relaxed) && call.ctx.device.is_host();
     let watch = watched.then(|| Watch::begin(parsed, call, &mut outputs));
     let state = own_state(call)?;
-    let known = state.and_then(|state| state.of_kernel(kernel));
-    let makes_state = kernel.calls.create_state.is_some() && known.is_none();
+    let has_state = kernel.calls.create_state.is_some();
+    let known = state.filter(|_| has_state).and_then(|state| state.of_kernel(kernel));
+    let makes_state = has_state && known.is_none();
     let frame = frame(parsed, kernel, call, makes_state || kernel.calls.tmp_bytes.is_some());
     // A backward operator has its forward operator's state. Where that has none, it lasts for a
     // call.
@@ -187,20 +188,12 @@ fn frame<'a>(
     call: &Call<'a>,
     with_arrays: bool,
 ) -> Frame<'a> {
-    let device = call.ctx.device;
     let slot = |v: &View| Slot::new(v.shape(), Some(v.dtype()));
-    let mut frame = match with_arrays {
-        true => {
-            let slots = (call.inputs.iter().map(slot), call.outputs.iter().map(slot));
-            Frame::with_arrays(parsed, device, slots.0, slots.1)
-        }
-        false => Frame::new(parsed),
-    }
-    .of(&kernel.library);
-    frame.device = device;
-    frame.random = call.ctx.random;
-    frame.memory = call.memory;
-    frame
+    let said = with_arrays.then(|| {
+        let (inputs, outputs) = (call.inputs.iter().map(slot), call.outputs.iter().map(slot));
+        Said::of_arrays(call.ctx.device, inputs, outputs)
+    });
+    Frame::of_call(parsed, &kernel.library, call, said)
 }
 
 fn flags(call: &Call<'_>) -> u32 {

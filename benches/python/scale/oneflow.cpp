@@ -20,7 +20,9 @@ class ScaleKernel final : public user_op::OpKernel {
     user_op::Tensor* y = ctx->Tensor4ArgNameAndIndex("y", 0);
     const float by = ctx->Attr<float>("by");
     const int64_t n = x->shape().elem_cnt();
-    for (int64_t i = 0; i < n; ++i) y->mut_dptr<float>()[i] = by * x->dptr<float>()[i];
+    const float* in = x->dptr<float>();
+    float* out = y->mut_dptr<float>();
+    for (int64_t i = 0; i < n; ++i) out[i] = by * in[i];
   }
 };
 

@@ -62,13 +62,18 @@ T* keep(T value) {
   return new T(std::move(value));
 }
 
-// Memory that is kept for later calls of the thread. More than one may have its own at a time: a
-// kernel may run another one, as by a call of its library that ends in rsnet.
+// Memory that is kept for later calls of the thread, on whose stack this stands. More than one may
+// have its own at a time: a kernel may run another one, as by a call of its library that ends in
+// rsnet.
 template <typename T>
 class Reused {
  public:
-  Reused() : kept_(Take()) {}
-  ~Reused() { Spare().push_back(std::move(kept_)); }
+  Reused() : spare_(Spare()) {
+    if (spare_.empty()) spare_.push_back(std::make_unique<T>());
+    kept_ = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  ~Reused() { spare_.push_back(std::move(kept_)); }
   Reused(const Reused&) = delete;
   Reused& operator=(const Reused&) = delete;
   T& operator*() const { return *kept_; }
@@ -79,13 +84,7 @@ class Reused {
     static thread_local std::vector<std::unique_ptr<T>> spare;
     return spare;
   }
-  static std::unique_ptr<T> Take() {
-    std::vector<std::unique_ptr<T>>& spare = Spare();
-    if (spare.empty()) return std::make_unique<T>();
-    std::unique_ptr<T> kept = std::move(spare.back());
-    spare.pop_back();
-    return kept;
-  }
+  std::vector<std::unique_ptr<T>>& spare_;
   std::unique_ptr<T> kept_;
 };
 

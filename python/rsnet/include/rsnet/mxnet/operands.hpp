@@ -123,37 +123,39 @@ void AskForTypes(std::vector<int>* in, std::vector<int>* out, Rule rule) {
   throw *first;
 }
 
-// Lists of operands.
+// Lists of operands, of which each kind of call has some.
 struct OperandLists {
-  std::vector<TBlob> inputs, outputs;
-  std::vector<OpReqType> req;
+  std::vector<TBlob> out_grad, in_data, out_data, in_grad, states;
+  std::vector<OpReqType> req;  // of the outputs
 };
 
-// The operands of a call.
+// The operands of a call, in lists whose memory is used again.
 class Operands {
  public:
-  explicit Operands(const rsnet_args* args)
-      : inputs(lists_->inputs), outputs(lists_->outputs), req(lists_->req) {
-    for (int32_t i = 0; i < args->n_in; ++i) inputs.emplace_back(args->in[i]);
-    for (int32_t i = 0; i < args->n_out; ++i) {
-      outputs.emplace_back(args->out[i]);
-      req.push_back(static_cast<OpReqType>(args->req[i]));
+  explicit Operands(const rsnet_args* args) : args_(args) { lists_->req.clear(); }
+  OperandLists* operator->() const { return &*lists_; }
+
+  // Fills a list with inputs, or with outputs, whose requests are added to `req`.
+  void SetInputs(std::vector<TBlob>* list, size_t begin, size_t end) const {
+    list->clear();
+    for (size_t i = begin; i < end; ++i) list->emplace_back(args_->in[i]);
+  }
+  void SetOutputs(std::vector<TBlob>* list, size_t begin, size_t end) const {
+    list->clear();
+    for (size_t i = begin; i < end; ++i) {
+      list->emplace_back(args_->out[i]);
+      lists_->req.push_back(static_cast<OpReqType>(args_->req[i]));
     }
   }
-  ~Operands() {
-    inputs.clear();
-    outputs.clear();
-    req.clear();
+  // Fills a list with the inputs at these places; those at -1 are absent.
+  void SetInputs(std::vector<TBlob>* list, const std::vector<int>& places) const {
+    list->clear();
+    for (int at : places) list->push_back(at < 0 ? TBlob() : TBlob(args_->in[at]));
   }
-  Operands(const Operands&) = delete;
-  Operands& operator=(const Operands&) = delete;
 
  private:
+  const rsnet_args* args_;
   rsnet::Reused<OperandLists> lists_;
-
- public:
-  std::vector<TBlob>&inputs, &outputs;
-  std::vector<OpReqType>& req;
 };
 
 }  // namespace mxnet

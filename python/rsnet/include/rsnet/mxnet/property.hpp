@@ -143,6 +143,8 @@ class PropertyOp {
     std::vector<std::string> arguments, outputs, states;
     int visible = 0;
     std::vector<int> out_grad, in_data, out_data, deps;
+    // Where out_grad, in_data and out_data stand among the inputs of the backward operator.
+    std::vector<int> grad_places, in_places, out_places;
 
     Made(OperatorProperty* property, const dmlc::Kwargs& kwargs) : prop(property) {
       prop->Init(kwargs);
@@ -155,12 +157,22 @@ class PropertyOp {
       for (size_t i = 0; i < arguments.size(); ++i) in_data.push_back(next++);
       for (size_t i = 0; i < outputs.size(); ++i) out_data.push_back(next++);
       deps = prop->DeclareBackwardDependency(out_grad, in_data, out_data);
+      for (int e : out_grad) grad_places.push_back(Place(e));
+      for (int e : in_data) in_places.push_back(Place(e));
+      for (int e : out_data) out_places.push_back(Place(e));
     }
     // Where an entry stands among the inputs of the backward operator; -1 if it is not declared.
     int Place(int entry) const {
       auto at = std::find(deps.begin(), deps.end(), entry);
       return at == deps.end() ? -1 : static_cast<int>(at - deps.begin());
     }
+  };
+
+  // The operator of a node or recorded call, and what is known of its calls from then on.
+  struct State {
+    std::unique_ptr<Operator> op;
+    std::vector<ResourceRequest> forward, backward;
+    bool is_async;
   };
 
   rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
@@ -197,7 +209,7 @@ class PropertyOp {
     op.inplace = ForwardInplace;
     op.resources = ForwardResources;
     op.create_state = CreateState;
-    op.destroy_state = [](void* made) { delete static_cast<Operator*>(made); };
+    op.destroy_state = [](void* made) { delete static_cast<State*>(made); };
     if (rsnet_status status = host->register_op(registry, &op)) return status;
     rsnet_op back = op;
     back.flags = RSNET_BACKWARD | RSNET_NOT_DETERMINISTIC | is_long;
@@ -398,54 +410,53 @@ class PropertyOp {
       Arrays in(host, ctx, RSNET_INPUT);
       auto shapes = Split(in.shapes, m).first;
       auto types = Split(in.types, m).first;
-      *made = m.prop->CreateOperatorEx(in.device, &shapes, &types);
-      if (*made == nullptr) throw rsnet::Failure("CreateOperator returned null", RSNET_INTERNAL);
+      auto state = std::make_unique<State>();
+      state->op.reset(m.prop->CreateOperatorEx(in.device, &shapes, &types));
+      if (!state->op) throw rsnet::Failure("CreateOperator returned null", RSNET_INTERNAL);
+      shapes = Split(in.shapes, m).first;
+      state->forward = m.prop->ForwardResource(shapes);
+      state->backward = m.prop->BackwardResource(shapes);
+      state->is_async = state->op->exec_type() == kAsync || m.prop->exec_type() == kAsync;
+      *made = state.release();
     });
   }
 
-  static Operator& StateOf(const rsnet_args* args) {
+  static const State& StateOf(const rsnet_args* args) {
     if (args->state == nullptr) throw rsnet::Failure("the operator has no state", RSNET_INTERNAL);
-    return *static_cast<Operator*>(args->state);
-  }
-  static bool IsAsync(const rsnet_args* args) {
-    const Made& m = *static_cast<const Made*>(args->parsed);
-    return StateOf(args).exec_type() == kAsync || m.prop->exec_type() == kAsync;
+    return *static_cast<const State*>(args->state);
   }
   static rsnet_status Forward(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
       const Made& m = *static_cast<const Made*>(args->parsed);
+      const State& state = StateOf(args);
       Operands all(args);
-      auto [in, states] = Split(all.inputs, m);
-      std::vector<TShape> shapes;
-      for (const TBlob& b : in) shapes.push_back(b.shape_);
-      OpContext ctx(args, m.prop->ForwardResource(shapes), IsAsync(args));
-      StateOf(args).Forward(ctx, in, all.req, all.outputs, states);
+      all.SetInputs(&all->in_data, 0, m.arguments.size());
+      all.SetInputs(&all->states, m.arguments.size(), args->n_in);
+      all.SetOutputs(&all->out_data, 0, args->n_out);
+      OpContext ctx(args, state.forward, state.is_async);
+      state.op->Forward(ctx, all->in_data, all->req, all->out_data, all->states);
       ctx.async_on_complete.Wait();
     });
   }
   static rsnet_status Backward(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
       const Made& m = *static_cast<const Made*>(args->parsed);
+      const State& state = StateOf(args);
       Operands all(args);
-      auto read = [&](const std::vector<int>& entries) {
-        std::vector<TBlob> out;
-        for (int e : entries) out.push_back(m.Place(e) < 0 ? TBlob() : all.inputs[m.Place(e)]);
-        return out;
-      };
-      std::vector<TBlob> states(all.inputs.begin() + m.deps.size(), all.inputs.end());
-      auto [grads, of_states] = Split(all.outputs, m);
-      std::vector<OpReqType> req(all.req.begin(), all.req.begin() + grads.size());
+      all.SetInputs(&all->out_grad, m.grad_places);
+      all.SetInputs(&all->in_data, m.in_places);
+      all.SetInputs(&all->out_data, m.out_places);
+      all.SetInputs(&all->states, m.deps.size(), args->n_in);
+      all.SetOutputs(&all->in_grad, 0, m.arguments.size());
       // Auxiliary states have no gradients.
-      for (size_t i = 0; i < of_states.size(); ++i) {
-        size_t at = grads.size() + i;
-        if (all.req[at] == kNullOp) continue;
-        std::memset(of_states[i].dptr_, 0, of_states[i].Size() * args->out[at].dtype.bits / 8);
+      for (int32_t i = static_cast<int32_t>(m.arguments.size()); i < args->n_out; ++i) {
+        if (args->req[i] == kNullOp) continue;
+        const rsnet_tensor& zeros = args->out[i];
+        std::memset(rsnet_data(&zeros), 0, rsnet_size(&zeros) * zeros.dtype.bits / 8);
       }
-      std::vector<TShape> shapes;
-      for (const TBlob& b : grads) shapes.push_back(b.shape_);
-      OpContext ctx(args, m.prop->BackwardResource(shapes), IsAsync(args));
-      StateOf(args).Backward(ctx, read(m.out_grad), read(m.in_data), read(m.out_data), req, grads,
-                             states);
+      OpContext ctx(args, state.backward, state.is_async);
+      state.op->Backward(ctx, all->out_grad, all->in_data, all->out_data, all->req, all->in_grad,
+                         all->states);
       ctx.async_on_complete.Wait();
     });
   }

@@ -340,14 +340,16 @@ class NnvmOp {
       std::vector<ResourceRequest> requests;
       if (call->requests != nullptr) requests = (*call->requests)(attrs);
       OpContext ctx(args, requests, is_async);
-      Operands operands(args);
-      if (call->backward) call->self->CheckInputs(attrs, operands.inputs.size());
+      Operands all(args);
+      all.SetInputs(&all->in_data, 0, args->n_in);
+      all.SetOutputs(&all->out_data, 0, args->n_out);
+      if (call->backward) call->self->CheckInputs(attrs, all->in_data.size());
       if (call->plain != nullptr) {
-        (*call->plain)(attrs, ctx, operands.inputs, operands.req, operands.outputs);
+        (*call->plain)(attrs, ctx, all->in_data, all->req, all->out_data);
       } else {
         if (args->state == nullptr) throw rsnet::Failure("a stateful operator has no FCreateOpState");
         const auto& state = *static_cast<const OpStatePtr*>(args->state);
-        (*call->stateful)(state, ctx, operands.inputs, operands.req, operands.outputs);
+        (*call->stateful)(state, ctx, all->in_data, all->req, all->out_data);
       }
       ctx.async_on_complete.Wait();
     });

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 namespace oneflow {
 namespace user_op {
@@ -95,11 +96,11 @@ using AttrResult = std::conditional_t<std::is_class_v<T>, const T&, T>;
 
 // An attribute's value as a C++ value.
 template <typename T>
-T ReadAttr(const rsnet_value* value, const std::string& name) {
-  if (value == nullptr) throw rsnet::Failure("unknown attribute '" + name + "'");
+T ReadAttr(const rsnet_value* value, std::string_view name) {
+  if (value == nullptr) throw rsnet::Failure("unknown attribute '" + std::string(name) + "'");
   if (value->kind != AttrKind<T>::kind) {
-    throw rsnet::Failure("attribute '" + name + "' is declared as " + KindName(value->kind) +
-                         " and read as " + KindName(AttrKind<T>::kind));
+    throw rsnet::Failure("attribute '" + std::string(name) + "' is declared as " +
+                         KindName(value->kind) + " and read as " + KindName(AttrKind<T>::kind));
   }
   return AttrKind<T>::From(*value);
 }
@@ -156,33 +157,46 @@ inline int32_t CountOf(const rsnet::ArgText& a, int32_t side, const rsnet_host* 
   return is_fixed ? std::max(a.count, 1) : host->count(ctx, side, a.name.c_str());
 }
 
+// Are two names equal? They are short, and kernels look them up in every call: a function for texts
+// of any length would cost as much as the rest of that.
+inline bool SameName(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  size_t same = 0;
+  while (same < a.size() && a[same] == b[same]) ++same;
+  return same == a.size();
+}
+
 class UserOpConfWrapper;
 
 // What every context offers. What it returns by reference is made when first asked for, by whatever
 // thread of a kernel, and lives as long as the context.
 class Context {
  public:
-  Context(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx)
-      : args_(args), host_(host), ctx_(ctx) {}
+  // `values` are those of the attributes, if they are at hand.
+  Context(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx,
+          const rsnet_value* values = nullptr)
+      : args_(args), host_(host), ctx_(ctx), values_(values) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   template <typename T>
-  AttrResult<T> Attr(const std::string& name) const {
+  AttrResult<T> Attr(std::string_view name) const {
     if constexpr (!std::is_class_v<T>) {
       return ReadAttr<T>(FindAttr(name), name);
     } else {
       std::lock_guard<std::mutex> lock(mutex_);
-      auto at = attrs_.find({name, AttrKind<T>::kind});
-      if (at == attrs_.end()) {
+      auto& attrs = made().attrs;
+      std::pair key(std::string(name), AttrKind<T>::kind);
+      auto at = attrs.find(key);
+      if (at == attrs.end()) {
         std::shared_ptr<const void> read = std::make_shared<const T>(ReadAttr<T>(FindAttr(name), name));
-        at = attrs_.emplace(std::pair(name, AttrKind<T>::kind), std::move(read)).first;
+        at = attrs.emplace(std::move(key), std::move(read)).first;
       }
       return *static_cast<const T*>(at->second.get());
     }
   }
   template <typename T>
-  AttrResult<T> attr(const std::string& name) const {
+  AttrResult<T> attr(std::string_view name) const {
     return Attr<T>(name);
   }
   inline UserOpConfWrapper user_op_conf() const;
@@ -201,43 +215,43 @@ class Context {
 
  protected:
   // The value of an attribute; nullptr if there is none of this name.
-  const rsnet_value* FindAttr(const std::string& name) const {
+  const rsnet_value* FindAttr(std::string_view name) const {
     const rsnet_host* known = host();
-    int32_t at = 0;
-    for (const rsnet::AttrText& a : args_.attrs) {
-      if (a.name == name) return known->attr(ctx_, at);
-      ++at;
-    }
-    return nullptr;
+    const std::vector<rsnet::AttrText>& all = args_.attrs;
+    size_t at = 0;
+    while (at < all.size() && !SameName(all[at].name, name)) ++at;
+    if (at == all.size()) return nullptr;
+    return values_ != nullptr ? values_ + at : known->attr(ctx_, static_cast<int32_t>(at));
   }
   // Side and number of an array; the number is -1 if the argument is absent.
-  std::pair<int32_t, int32_t> Find(const std::string& arg, int32_t i) const {
+  std::pair<int32_t, int32_t> Find(std::string_view arg, int32_t i) const {
     for (int32_t side : {RSNET_INPUT, RSNET_OUTPUT}) {
       int32_t begin = 0;
       for (const rsnet::ArgText& a : args_.Of(side)) {
         const int32_t n = CountOf(a, side, host(), ctx_);
-        if (a.name == arg) {
+        if (SameName(a.name, arg)) {
           if (i >= 0 && i < n) return {side, begin + i};
           if (n == 0) return {side, -1};
-          throw rsnet::Failure("argument '" + arg + "' has no array " + std::to_string(i) +
+          throw rsnet::Failure("argument '" + a.name + "' has no array " + std::to_string(i) +
                                ": expected 0 to " + std::to_string(n - 1));
         }
         begin += n;
       }
     }
-    throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + arg + "'");
+    throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + std::string(arg) + "'");
   }
   const ArgPairs& Pairs(int32_t side) const {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!pairs_[side]) {
+    std::optional<ArgPairs>& known = made().pairs[side];
+    if (!known) {
       ArgPairs pairs;
       for (const rsnet::ArgText& a : args_.Of(side)) {
         const int32_t n = CountOf(a, side, host(), ctx_);
         for (int32_t i = 0; i < n; ++i) pairs.emplace_back(a.name, i);
       }
-      pairs_[side] = std::move(pairs);
+      known = std::move(pairs);
     }
-    return *pairs_[side];
+    return *known;
   }
   const rsnet_host* host() const {
     if (host_ != nullptr) return host_;
@@ -248,11 +262,21 @@ class Context {
   const Arguments& args_;
   const rsnet_host* host_;
   rsnet_ctx* ctx_;
+  const rsnet_value* values_;
+  // What is returned by reference. Few kernels ask for any of it.
+  struct Made {
+    std::optional<ArgPairs> pairs[2];  // by side
+    std::map<std::pair<std::string, int32_t>, std::shared_ptr<const void>> attrs;
+    std::map<const void*, TensorDesc> descs;  // of arrays of a running kernel
+  };
+  Made& made() const {  // under the mutex
+    if (!made_) made_ = std::make_unique<Made>();
+    return *made_;
+  }
   mutable std::mutex mutex_;
 
  private:
-  mutable std::optional<ArgPairs> pairs_[2];
-  mutable std::map<std::pair<std::string, int32_t>, std::shared_ptr<const void>> attrs_;
+  mutable std::unique_ptr<Made> made_;
 };
 
 // Descriptions of all arrays of a call; those of outputs may be changed.
@@ -275,28 +299,28 @@ class InferContext : public Context {
     }
   }
 
-  TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) {
+  TensorDesc* TensorDesc4ArgNameAndIndex(std::string_view arg, int32_t i) {
     auto [side, at] = Find(arg, i);
     return at < 0 ? nullptr : &descs_[side][at];
   }
-  const TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) const {
+  const TensorDesc* TensorDesc4ArgNameAndIndex(std::string_view arg, int32_t i) const {
     return const_cast<InferContext*>(this)->TensorDesc4ArgNameAndIndex(arg, i);
   }
-  TensorDesc* OutputTensorDesc(const std::string& arg, int32_t i) { return &Desc(arg, i); }
-  const TensorDesc& InputTensorDesc(const std::string& arg, int32_t i) { return Desc(arg, i); }
-  Shape* Shape4ArgNameAndIndex(const std::string& arg, int32_t i) {
+  TensorDesc* OutputTensorDesc(std::string_view arg, int32_t i) { return &Desc(arg, i); }
+  const TensorDesc& InputTensorDesc(std::string_view arg, int32_t i) { return Desc(arg, i); }
+  Shape* Shape4ArgNameAndIndex(std::string_view arg, int32_t i) {
     return Desc(arg, i).mut_shape();
   }
-  DataType* Dtype4ArgNameAndIndex(const std::string& arg, int32_t i) {
+  DataType* Dtype4ArgNameAndIndex(std::string_view arg, int32_t i) {
     return Desc(arg, i).mut_data_type();
   }
-  bool* IsDynamic4ArgNameAndIndex(const std::string& arg, int32_t i) {
+  bool* IsDynamic4ArgNameAndIndex(std::string_view arg, int32_t i) {
     return Desc(arg, i).mut_is_dynamic();
   }
-  const Shape& InputShape(const std::string& arg, int32_t i) { return Desc(arg, i).shape(); }
-  Shape* OutputShape(const std::string& arg, int32_t i) { return Desc(arg, i).mut_shape(); }
-  DataType InputDType(const std::string& arg, int32_t i) { return Desc(arg, i).data_type(); }
-  DataType* OutputDType(const std::string& arg, int32_t i) { return Desc(arg, i).mut_data_type(); }
+  const Shape& InputShape(std::string_view arg, int32_t i) { return Desc(arg, i).shape(); }
+  Shape* OutputShape(std::string_view arg, int32_t i) { return Desc(arg, i).mut_shape(); }
+  DataType InputDType(std::string_view arg, int32_t i) { return Desc(arg, i).data_type(); }
+  DataType* OutputDType(std::string_view arg, int32_t i) { return Desc(arg, i).mut_data_type(); }
 
   // Every output begins as a copy of the first input.
   void BeginOutputs() {
@@ -317,11 +341,11 @@ class InferContext : public Context {
   }
 
  private:
-  TensorDesc& Desc(const std::string& arg, int32_t i) {
+  TensorDesc& Desc(std::string_view arg, int32_t i) {
     TensorDesc* desc = TensorDesc4ArgNameAndIndex(arg, i);
     if (desc == nullptr) {
-      throw rsnet::Failure("argument '" + arg + "' of operator '" + args_.op + "' has no array " +
-                           std::to_string(i));
+      throw rsnet::Failure("argument '" + std::string(arg) + "' of operator '" + args_.op +
+                           "' has no array " + std::to_string(i));
     }
     return *desc;
   }
@@ -397,7 +421,7 @@ struct Tensors {
 class KernelComputeContext : public Context {
  public:
   KernelComputeContext(const Arguments& args, const rsnet_args* call, bool has_tmp)
-      : Context(args, call->host, call->ctx),
+      : Context(args, call->host, call->ctx, call->attrs),
         call_(call),
         device_ctx_(call->stream),
         has_tmp_(has_tmp) {
@@ -408,8 +432,8 @@ class KernelComputeContext : public Context {
 
   // The array, which lives as long as the context; nullptr if the argument is absent. 'tmp_buffer'
   // is nullptr if SetInferTmpSizeFn said 0, and an error without that function.
-  Tensor* Tensor4ArgNameAndIndex(const std::string& arg, int32_t i) {
-    if (arg.size() == std::strlen("tmp_buffer") && arg == "tmp_buffer") {
+  Tensor* Tensor4ArgNameAndIndex(std::string_view arg, int32_t i) {
+    if (SameName(arg, "tmp_buffer")) {
       if (!has_tmp_) {
         throw rsnet::Failure("the kernel reads 'tmp_buffer', and has no SetInferTmpSizeFn");
       }
@@ -419,11 +443,11 @@ class KernelComputeContext : public Context {
     return at < 0 ? nullptr : &tensors_->of[side][at];
   }
   // The array's shape and dtype, which live as long as the context; nullptr if it is absent.
-  const TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) {
+  const TensorDesc* TensorDesc4ArgNameAndIndex(std::string_view arg, int32_t i) {
     const Tensor* tensor = Tensor4ArgNameAndIndex(arg, i);
     if (tensor == nullptr) return nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
-    auto [at, is_new] = descs_.try_emplace(tensor);
+    auto [at, is_new] = made().descs.try_emplace(tensor);
     if (is_new) {
       at->second.set_shape(tensor->shape());
       at->second.set_data_type(tensor->data_type());
@@ -450,7 +474,6 @@ class KernelComputeContext : public Context {
   DeviceCtx device_ctx_;
   bool has_tmp_;
   rsnet::Reused<Tensors> tensors_;
-  std::map<const Tensor*, TensorDesc> descs_;
 };
 
 // Calls f(i) for every i below n, on the engine's threads where a kernel runs on this one.

@@ -157,14 +157,16 @@ using InplaceProposalFn = std::function<Maybe<void>(const InferContext&, AddInpl
 // Notes which kernel runs on this thread, for its loops.
 class RunningKernel {
  public:
-  explicit RunningKernel(KernelComputeContext* ctx) : before_(KernelComputeContext::Running()) {
-    KernelComputeContext::Running() = ctx;
+  explicit RunningKernel(KernelComputeContext* ctx)
+      : running_(KernelComputeContext::Running()), before_(running_) {
+    running_ = ctx;
   }
-  ~RunningKernel() { KernelComputeContext::Running() = before_; }
+  ~RunningKernel() { running_ = before_; }
   RunningKernel(const RunningKernel&) = delete;
   RunningKernel& operator=(const RunningKernel&) = delete;
 
  private:
+  KernelComputeContext*& running_;  // of this thread
   KernelComputeContext* before_;
 };
 
