@@ -78,10 +78,13 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs parts until none is left; `core` is the one that this thread runs on.
-    fn run_parts(&self, core: Option<usize>) {
+    /// Runs parts until none is left, or as long as `goes_on`; `core` is the one that this thread
+    /// runs on.
+    fn run_parts(&self, core: Option<usize>, goes_on: impl Fn() -> bool) {
         let home = self.parts.home(core);
-        while let Some(part) = self.parts.take(home) {
+        while goes_on()
+            && let Some(part) = self.parts.take(home)
+        {
             match catch_unwind(AssertUnwindSafe(|| (self.run)(part))) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => self.parts.skip_the_rest(),
@@ -202,16 +205,31 @@ impl Team {
         self.open.load(Ordering::Relaxed) != 0
     }
 
+    /// Wakes parked threads if a job is published: for a thread that was counted as a helper, and
+    /// no longer is.
+    pub fn replace_helper(&self) {
+        if self.open.load(Ordering::SeqCst) != 0 {
+            self.call(1);
+        }
+    }
+
     /// Runs parts of a published job, if there is one; returns false if there was nothing to do.
     #[inline]
     pub fn help(&self) -> bool {
         match self.open.load(Ordering::Relaxed) {
             0 => false,
-            open => self.help_at(open.trailing_zeros() as usize),
+            open => self.help_at(open.trailing_zeros() as usize, true, || true),
         }
     }
 
-    fn help_at(&self, i: usize) -> bool {
+    /// As [`Team::help`], for a thread outside of the team: takes no further part once `goes_on`
+    /// returns false, stays on its core, and does not help the thread that runs there.
+    pub fn help_while(self: &Arc<Self>, goes_on: impl Fn() -> bool) -> bool {
+        let open = self.open.load(Ordering::Relaxed);
+        open != 0 && self.join(|| self.help_at(open.trailing_zeros() as usize, false, goes_on))
+    }
+
+    fn help_at(&self, i: usize, may_move: bool, goes_on: impl Fn() -> bool) -> bool {
         let slot = &self.slots[i];
         let mut state = slot.state.load(Ordering::Relaxed);
         loop {
@@ -224,17 +242,21 @@ impl Team {
                 Err(now) => state = now,
             }
         }
-        let inside = Helper { team: self, i };
+        let mut inside = Helper { team: self, i, closes: false };
         // SAFETY: the job was open when this thread entered, and its owner waits until all have
         // left.
         let job = unsafe { &*slot.job.load(Ordering::Relaxed) };
         let helps = !job.parts.are_taken();
         let mut here = cores::this_one();
         if let Some(core) = job.core.filter(|core| here == Some(*core)) {
+            if !may_move {
+                return false;
+            }
             cores::leave(core);
             here = cores::this_one();
         }
-        job.run_parts(here);
+        job.run_parts(here, goes_on);
+        inside.closes = job.parts.are_taken();
         drop(inside);
         helps
     }
@@ -257,9 +279,9 @@ impl Team {
         slot.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
         slot.state.store(TAKEN | OPEN, Ordering::Release);
         let published = PublishedJob { team: self, i };
-        self.open.fetch_or(1 << i, Ordering::Relaxed);
+        self.open.fetch_or(1 << i, Ordering::SeqCst); // before `wake` looks who would help anyway
         self.call(parts - 1);
-        job.run_parts(core);
+        job.run_parts(core, || true);
         drop(published);
         let panic = job.panic.into_inner().unwrap_or_else(|e| e.into_inner());
         if let Some(panic) = panic {
@@ -320,12 +342,16 @@ mod cores {
 struct Helper<'a> {
     team: &'a Team,
     i: usize,
+    /// No parts are left, so nobody else needs to enter.
+    closes: bool,
 }
 
 impl Drop for Helper<'_> {
     fn drop(&mut self) {
-        // No parts are left. (The slot is not reused before this thread has left.)
-        self.team.open.fetch_and(!(1 << self.i), Ordering::Relaxed);
+        if self.closes {
+            // The slot is not reused before this thread has left.
+            self.team.open.fetch_and(!(1 << self.i), Ordering::Relaxed);
+        }
         self.team.slots[self.i].state.fetch_sub(1, Ordering::Release);
     }
 }

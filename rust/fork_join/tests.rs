@@ -157,3 +157,35 @@ fn more_parts_than_a_job_has_run_several_at_a_time() {
     assert_eq!(result, Err("six"));
     assert_eq!(*begun.lock().unwrap(), [0, 1, 2, 3, 4, 5, 6]);
 }
+
+#[test]
+fn a_thread_outside_helps_for_as_long_as_it_likes() {
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
+        return; // it leaves the owner's core alone
+    }
+    let team = Arc::new(Team::new(2, |_| ()));
+    let (begun, helped) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|s| {
+        let owner = s.spawn(|| {
+            team.join(|| {
+                // The owner is held up by a part until the helper has run two or three.
+                split(8, |_| {
+                    if begun.fetch_add(1, Ordering::Relaxed) == 0 {
+                        while helped.load(Ordering::Relaxed) < 3 {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            })
+        });
+        while begun.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        while !team.help_while(|| helped.fetch_add(1, Ordering::Relaxed) < 3) {
+            cores::this_one().into_iter().for_each(cores::leave);
+        }
+        owner.join().unwrap();
+    });
+    assert_eq!(begun.load(Ordering::Relaxed), 8);
+    assert!(!team.has_work() && !team.help());
+}

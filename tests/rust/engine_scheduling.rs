@@ -1,9 +1,11 @@
 //! What the threaded engine runs when: endless chains, priorities, cheap operations, late readers.
 
 use rsnet::engine::{Engine, Priority, Prop, Push, RunOn, Task, ThreadedEngine, Var, patiently};
+use rsnet::fork_join;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Operations that push themselves again keep a worker busy with its local list; a single task
 /// pushed by another thread runs nevertheless, or this test hangs.
@@ -152,4 +154,53 @@ fn many_readers_are_pushed_while_their_writer_completes() {
     engine.wait_for_all(&mut patiently()).unwrap();
     let expected: usize = (1..=2_000).map(|round| 20 + round % 13).sum();
     assert_eq!(read.load(Ordering::Relaxed), expected);
+}
+
+/// All workers but one are held up, and the last one waits inside a kernel for another thread to
+/// run a part of it: only the waiter can.
+#[test]
+fn a_waiter_helps_a_kernel() {
+    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    if cores == 1 {
+        return; // the waiter leaves the core to the worker
+    }
+    let engine = ThreadedEngine::with_threads(cores);
+    let (x, gate) = (engine.new_variable(), Arc::new(Barrier::new(cores)));
+    for _ in 1..cores {
+        let gate = gate.clone();
+        let holds = Task::sync(move |_| {
+            gate.wait();
+            Ok(())
+        });
+        engine.push(holds, Push::new("holds", &[], &[])).unwrap();
+    }
+    let waiter = thread::current().id();
+    // Again if the waiter parks before it sees the kernel, as it may on a busy machine.
+    let helped = (0..100).any(|_| {
+        let (begun, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (tells, sees) = (begun.clone(), seen.clone());
+        let kernel = Task::sync(move |_| {
+            let started = Instant::now();
+            fork_join::split(16, |_| {
+                tells.store(true, Ordering::Relaxed);
+                if thread::current().id() == waiter {
+                    sees.store(true, Ordering::Relaxed);
+                }
+                let is_late = || started.elapsed() > Duration::from_millis(50);
+                while !sees.load(Ordering::Relaxed) && !is_late() {
+                    std::hint::spin_loop();
+                }
+            });
+            Ok(())
+        });
+        engine.push(kernel, Push::new("kernel", &[], &[x])).unwrap();
+        while !begun.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        engine.wait_to_read(x, &mut patiently()).unwrap();
+        seen.load(Ordering::Relaxed)
+    });
+    gate.wait();
+    engine.wait_for_all(&mut patiently()).unwrap();
+    assert!(helped);
 }

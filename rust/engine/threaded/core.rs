@@ -44,6 +44,8 @@ pub struct Core {
     pub completed_off_worker: CachePadded<AtomicU64>,
     pub watch: CompletionWaiters,
     pub wait_hint: WaitHint,
+    /// Waiters that spin, and help kernels meanwhile. A hint, so not a loom atomic.
+    pub helping_waiters: CachePadded<AtomicU32>,
     pub threads: Threads,
     pub hook: HookSlot,
     pub wait_timeout: Lock<Option<Duration>>,
@@ -81,6 +83,7 @@ impl Core {
             completed_off_worker: CachePadded::default(),
             watch: CompletionWaiters::default(),
             wait_hint: Default::default(),
+            helping_waiters: Default::default(),
             threads: Threads::new(threads, MAX_WORKERS),
             hook: Default::default(),
             wait_timeout: Default::default(),

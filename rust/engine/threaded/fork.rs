@@ -94,6 +94,7 @@ fn recover(core: &Core, state: &mut PushState) {
     core.queues.clear();
     core.sleep.clear();
     core.watch.reset();
+    core.helping_waiters.0.store(0, Ordering::Relaxed);
     core.threads.forget();
     core.is_running.store(false, Ordering::Relaxed);
     // Nothing is pending here, whatever the parent had started.

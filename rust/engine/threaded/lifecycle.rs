@@ -51,8 +51,10 @@ impl Core {
         let running = Arc::new(RunningLoops::new(n));
         let core = self.handle();
         let team = Arc::new(Team::new(n, move |most| {
-            // More helpers than cores would only compete.
-            for _ in 0..most.min(usable_cores().saturating_sub(1)) {
+            // More helpers than cores would only compete, and waiters help without being woken.
+            let others = usable_cores().saturating_sub(1);
+            let waiters = core.helping_waiters.0.load(Ordering::SeqCst) as usize;
+            for _ in 0..most.min(others).saturating_sub(waiters) {
                 if !core.sleep.has_sleepers() {
                     break;
                 }
@@ -60,13 +62,14 @@ impl Core {
             }
         }));
         let (core, flag, count) = (self.handle(), stop.clone(), running.clone());
+        let of_threads = team.clone();
         // Broadcast from outside the pool, one loop per thread: `spawn` could run one thread's loop
         // inside another's `yield_now`.
         rayon.spawn_broadcast(move |_| {
-            core.serve(&team, &flag);
+            core.serve(&of_threads, &flag);
             count.end_one();
         });
-        Ok(Pool { rayon, stop, running })
+        Ok(Pool { rayon, team, stop, running })
     }
 
     /// Ends the threads after the task each is running; the queues stay. Waits for them, for a

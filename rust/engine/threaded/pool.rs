@@ -5,6 +5,7 @@
 //! thread helps with a kernel. rayon's own splitting is left to libraries.
 
 use crate::engine::sync::{Guard, Lock};
+use crate::fork_join::Team;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub struct PoolLocks<'a>(Guard<'a, Option<Pool>>, Guard<'a, Vec<usize>>);
 pub struct Pool {
     // Dropped last: rayon joins its threads once their loops have ended.
     pub rayon: rayon::ThreadPool,
+    pub team: Arc<Team>,
     pub stop: Arc<AtomicBool>,
     pub running: Arc<RunningLoops>,
 }
@@ -88,6 +90,11 @@ impl Threads {
 
     pub fn return_worker_id(&self, id: usize) {
         self.free_ids.lock().push(id);
+    }
+
+    /// The team that threads outside of the pool may help.
+    pub fn team(&self) -> Option<Arc<Team>> {
+        self.pool.lock().as_ref().map(|pool| pool.team.clone())
     }
 
     pub fn lock_for_fork(&self) -> PoolLocks<'_> {

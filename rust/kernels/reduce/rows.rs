@@ -73,8 +73,17 @@ unsafe fn fold_leaf<T: Accumulate, F: Fold<T>>(x: *const T, n: usize) -> Lanes<F
             take_lanes::<T, F>(&mut lanes, x.add(at));
             at += LANES;
         }
-        for i in at..n {
-            lanes[i - at] = F::join(lanes[i - at], F::value(*x.add(i)));
+        if at < n {
+            // Beside the lanes, and not unrolled: else these are kept one by one here, and so in
+            // parts of vectors in the loops above (row sums of 32 MiB: 390 us, so 310).
+            let mut rest = [F::start(); LANES];
+            let mut k = 0;
+            while k < n - at {
+                k = opaque(k);
+                rest[k] = F::value(*x.add(at + k));
+                k += 1;
+            }
+            join_lanes::<T, F>(&mut lanes, &rest);
         }
     }
     lanes
