@@ -25,7 +25,7 @@ SLASHES = (".rs", ".h", ".hpp", ".c", ".cc", ".cpp", ".cu", ".cuh")
 HASHES = (".yml", ".toml", ".sh", "Makefile", ".ci/run", ".ci/smoke")
 PYTHON = (".py", ".pyi")
 SLASH_COMMENT = re.compile(r"^(\s*(?://!|///|//) ?)(.*)$")
-HASH_COMMENT = re.compile(r"^(\s*#:? ?)(.*)$")
+HASH_COMMENT = re.compile(r"^(\s*#(?!!):? ?)(.*)$")
 # A comment, a raw text, a text, a character.
 TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\[^\n]{1,8}?)'(?!\w)""",
