@@ -22,6 +22,7 @@ class Error {
   static Error CheckFailedError() { return CheckFailed(); }
   static Error ValueError(const std::string& text) { return CheckFailed() << text; }
   static Error Unimplemented() { return Error(RSNET_UNSUPPORTED); }
+  static Error Todo() { return Unimplemented(); }
   static Error RuntimeError() { return Error(RSNET_INTERNAL); }
 
   template <typename T>
