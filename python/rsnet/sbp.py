@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ._operators import publish, registry
-from ._operators.user.inference import Signatures
+from ._operators.user.signatures import Signatures
 from ._sbp.context import SbpContext, SignatureBuilder
 from ._sbp.rules import SplitForEachAxis, elementwise, linear
 from ._sbp.signature import B, OpArg, P, S, Sbp, Signature, TensorDesc

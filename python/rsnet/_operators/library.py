@@ -17,7 +17,8 @@ from . import registry
 from .checks import fail, free_name
 from .user.arguments import Attr, Conf
 from .user.definition import UserOpDefinition
-from .user.inference import Found, Signatures
+from .user.inference import Found
+from .user.signatures import Signatures
 
 #: Kinds of attributes by their numbers in ``rsnet/plugin.h``.
 _KINDS = {

@@ -14,7 +14,8 @@ from .arguments import Arg, Attr, Conf, Defaults, NotGiven, parse_args, refuse
 from .condition import Condition
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
-from .inference import Found, Inference, Signatures
+from .inference import Found, Inference
+from .signatures import Signatures
 
 
 class Kernel(NamedTuple):

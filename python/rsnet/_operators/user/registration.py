@@ -23,7 +23,8 @@ from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
 from .definition import Kernel, UserOpDefinition
 from .gradient import GradContext, Gradient
-from .inference import Inference, Signatures
+from .inference import Inference
+from .signatures import Signatures
 
 #: Keywords of every call, and the parameters that count arrays.
 RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts")
