@@ -24,11 +24,15 @@ use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Jobs that one team may have published at once; further ones run on their own thread.
 const JOB_SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
 /// Ranges that the parts of a job are divided into, at most.
 const RANGES: usize = if cfg!(loom) { 2 } else { 16 };
+
+/// The longest mean time of parts that threads outside of the team take.
+const SHORT: Duration = Duration::from_micros(20);
 
 /// Of [`JobSlot::state`]: the slot is in use.
 const TAKEN: u32 = 1 << 31;
@@ -67,10 +71,21 @@ struct JobSlot {
 /// Runs the part of a number; a break ends the job: parts that no thread has taken are skipped.
 type RunPart<'a> = &'a (dyn Fn(usize) -> ControlFlow<()> + Sync);
 
+/// Who may run parts of a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Helpers {
+    /// The threads of the team: parts are a user's, who may block in them, or use much stack.
+    Team,
+    /// Threads outside of it, too.
+    Anyone,
+}
+
 /// A job in parts, on the stack of the thread that split it.
 struct Job<'a> {
     /// The core that the splitting thread ran on.
     core: Option<usize>,
+    helpers: Helpers,
+    begun: Instant,
     parts: Parts,
     run: RunPart<'a>,
     /// The payload of the first panic.
@@ -96,6 +111,14 @@ impl Job<'_> {
         }
     }
 
+    /// Returns true if parts are left, and those that have ended took [`SHORT`] on average. Of the
+    /// `helpers` inside, the one that asks has no part; the others and the owner have one each.
+    fn has_short_parts(&self, helpers: u32) -> bool {
+        let (left, threads) = (self.parts.left(), u64::from(helpers));
+        let ended = (self.parts.total - left).saturating_sub(threads) as u32;
+        left > 0 && ended > 0 && self.begun.elapsed() * helpers <= SHORT * ended
+    }
+
     /// Keeps the payload of a panic for the caller if it is the first.
     fn keep(&self, panic: Box<dyn Any + Send>) {
         let mut slot = self.panic.lock().unwrap_or_else(|e| e.into_inner());
@@ -112,6 +135,8 @@ struct Parts {
     ranges: [Range; RANGES],
     /// Ranges in use.
     count: usize,
+    /// All parts.
+    total: u64,
     /// The ranges that a thread has started with, one bit each.
     homes: AtomicU32,
 }
@@ -127,7 +152,7 @@ impl Parts {
         let bound = |i: usize| (parts as u64 * i as u64) / count as u64;
         let range = |i| if i < count { bound(i) << 32 | bound(i + 1) } else { 0 };
         let ranges = std::array::from_fn(|i| Range(AtomicU64::new(range(i))));
-        Parts { ranges, count, homes: AtomicU32::new(0) }
+        Parts { ranges, count, total: parts as u64, homes: AtomicU32::new(0) }
     }
 
     /// The range that a thread on `core` starts with: its core's, or else one that is free.
@@ -167,9 +192,13 @@ impl Parts {
         self.ranges.iter().for_each(|range| range.0.store(0, Ordering::Relaxed));
     }
 
+    fn left(&self) -> u64 {
+        let left = |state: u64| (state & u64::from(u32::MAX)).saturating_sub(state >> 32);
+        self.ranges[..self.count].iter().map(|r| left(r.0.load(Ordering::Relaxed))).sum()
+    }
+
     fn are_taken(&self) -> bool {
-        let is_empty = |state: u64| state >> 32 >= state & u64::from(u32::MAX);
-        self.ranges[..self.count].iter().all(|r| is_empty(r.0.load(Ordering::Relaxed)))
+        self.left() == 0
     }
 }
 
@@ -218,52 +247,63 @@ impl Team {
     pub fn help(&self) -> bool {
         match self.open.load(Ordering::Relaxed) {
             0 => false,
-            open => self.help_at(open.trailing_zeros() as usize, true, || true),
+            open => self.help_at(open.trailing_zeros() as usize),
         }
     }
 
-    /// As [`Team::help`], for a thread outside of the team: takes no further part once `goes_on`
-    /// returns false, stays on its core, and does not help the thread that runs there.
-    pub fn help_while(self: &Arc<Self>, goes_on: impl Fn() -> bool) -> bool {
-        let open = self.open.load(Ordering::Relaxed);
-        open != 0 && self.join(|| self.help_at(open.trailing_zeros() as usize, false, goes_on))
+    fn help_at(&self, i: usize) -> bool {
+        let Some(mut inside) = self.enter(i) else { return false };
+        let job = inside.job();
+        let helps = !job.parts.are_taken();
+        let mut here = cores::this_one();
+        if let Some(core) = job.core.filter(|core| here == Some(*core)) {
+            cores::leave(core);
+            here = cores::this_one();
+        }
+        job.run_parts(here, || true);
+        inside.closes = true;
+        helps
     }
 
-    fn help_at(&self, i: usize, may_move: bool, goes_on: impl Fn() -> bool) -> bool {
+    /// As [`Team::help`], for a thread outside of the team, which soon wants to do something else:
+    /// helps only where parts have turned out to be short, and takes no further one once `goes_on`
+    /// returns false. Stays on its core, and does not help the thread that runs there.
+    pub fn help_while(self: &Arc<Self>, goes_on: impl Fn() -> bool) -> bool {
+        let open = self.open.load(Ordering::Relaxed);
+        if open == 0 {
+            return false;
+        }
+        let Some(mut inside) = self.enter(open.trailing_zeros() as usize) else { return false };
+        let (job, here) = (inside.job(), cores::this_one());
+        let is_beside = here.is_none_or(|core| job.core != Some(core));
+        if job.helpers == Helpers::Team || !is_beside || !job.has_short_parts(inside.threads()) {
+            return false;
+        }
+        self.join(|| job.run_parts(here, goes_on));
+        let are_taken = job.parts.are_taken();
+        inside.closes = are_taken;
+        true
+    }
+
+    /// Enters a published job, unless it has ended.
+    fn enter(&self, i: usize) -> Option<Helper<'_>> {
         let slot = &self.slots[i];
         let mut state = slot.state.load(Ordering::Relaxed);
         loop {
             if state & OPEN == 0 {
-                return false;
+                return None;
             }
             let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);
             match slot.state.compare_exchange_weak(state, state + 1, ok, err) {
-                Ok(_) => break,
+                Ok(_) => return Some(Helper { team: self, i, closes: false }),
                 Err(now) => state = now,
             }
         }
-        let mut inside = Helper { team: self, i, closes: false };
-        // SAFETY: the job was open when this thread entered, and its owner waits until all have
-        // left.
-        let job = unsafe { &*slot.job.load(Ordering::Relaxed) };
-        let helps = !job.parts.are_taken();
-        let mut here = cores::this_one();
-        if let Some(core) = job.core.filter(|core| here == Some(*core)) {
-            if !may_move {
-                return false;
-            }
-            cores::leave(core);
-            here = cores::this_one();
-        }
-        job.run_parts(here, goes_on);
-        inside.closes = job.parts.are_taken();
-        drop(inside);
-        helps
     }
 
     /// Calls `run` with each of `0..parts`, in any order and possibly concurrently, until one of
     /// them breaks. A panic of one of them continues in the caller, once no helper is inside.
-    fn split(&self, parts: usize, run: RunPart<'_>) {
+    fn split(&self, parts: usize, helpers: Helpers, run: RunPart<'_>) {
         let is_free = |slot: &&JobSlot| {
             let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);
             slot.state.compare_exchange(0, TAKEN, ok, err).is_ok()
@@ -274,7 +314,8 @@ impl Team {
         };
         let core = cores::this_one();
         let ranges = Parts::new(parts, self.size);
-        let job = Job { core, parts: ranges, run, panic: Mutex::default() };
+        let begun = Instant::now();
+        let job = Job { core, helpers, begun, parts: ranges, run, panic: Mutex::default() };
         let slot = &self.slots[i];
         slot.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
         slot.state.store(TAKEN | OPEN, Ordering::Release);
@@ -346,6 +387,19 @@ struct Helper<'a> {
     closes: bool,
 }
 
+impl Helper<'_> {
+    fn job(&self) -> &Job<'_> {
+        // SAFETY: the job was open when this thread entered, and its owner waits until all have
+        // left.
+        unsafe { &*self.team.slots[self.i].job.load(Ordering::Relaxed) }
+    }
+
+    /// The helpers inside.
+    fn threads(&self) -> u32 {
+        self.team.slots[self.i].state.load(Ordering::Relaxed) & !(TAKEN | OPEN)
+    }
+}
+
 impl Drop for Helper<'_> {
     fn drop(&mut self) {
         if self.closes {
@@ -400,20 +454,20 @@ fn team() -> Option<Arc<Team>> {
 /// Calls `run` with each of `0..parts`: concurrently if this thread is in a team, else in order.
 /// A part must not fork: the child would wait for helpers that exist in the parent only.
 pub fn split(parts: usize, run: impl Fn(usize) + Sync) {
-    split_until(parts, &|i| {
+    split_until(parts, Helpers::Anyone, &|i| {
         run(i);
         ControlFlow::Continue(())
     });
 }
 
-/// As [`split`], with parts that may fail: returns the first failure, after which no further part
-/// is begun.
+/// As [`split`], with a user's parts, which may fail, and which threads of the team alone run:
+/// returns the first failure, after which no further part is begun.
 pub fn try_split<E: Send>(
     parts: usize,
     run: impl Fn(usize) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let failure = Mutex::new(None);
-    split_until(parts, &|i| match run(i) {
+    split_until(parts, Helpers::Team, &|i| match run(i) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
@@ -423,16 +477,16 @@ pub fn try_split<E: Send>(
     failure.into_inner().unwrap_or_else(|e| e.into_inner()).map_or(Ok(()), Err)
 }
 
-fn split_until(parts: usize, run: RunPart<'_>) {
+fn split_until(parts: usize, helpers: Helpers, run: RunPart<'_>) {
     /// The most parts of a job. More are run several at a time.
     const MOST: usize = u32::MAX as usize;
     if parts > MOST {
         let each = parts.div_ceil(MOST);
         let several = |i: usize| (i * each..parts.min((i + 1) * each)).try_for_each(run);
-        return split_until(parts.div_ceil(each), &several);
+        return split_until(parts.div_ceil(each), helpers, &several);
     }
     match team().filter(|team| team.size > 1 && parts > 1) {
-        Some(team) => team.split(parts, run),
+        Some(team) => team.split(parts, helpers, run),
         None => drop((0..parts).try_for_each(run)),
     }
 }
@@ -481,7 +535,7 @@ mod models {
             for n in [1, 10] {
                 let parts = [(); 2].map(|()| Cell(UnsafeCell::new(0)));
                 // SAFETY: loom aborts the model on a concurrent access.
-                team.split(2, &|i| {
+                team.split(2, Helpers::Anyone, &|i| {
                     parts[i].0.with_mut(|p| unsafe { *p += n });
                     ControlFlow::Continue(())
                 });

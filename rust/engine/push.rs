@@ -109,7 +109,8 @@ pub struct Push<'a> {
     pub call_site: Option<FindCallSite<'a>>,
 }
 
-/// Looks up the user's line. Called only if the operation is queued, outlives its push, or fails.
+/// Looks up the user's line. Called only if the operation is queued, may outlive its push (see
+/// [`Task::finding_line`]), or fails.
 pub type FindCallSite<'a> = &'a dyn Fn() -> Option<Arc<str>>;
 
 impl<'a> Push<'a> {

@@ -206,7 +206,9 @@ impl Prepared<'_> {
         }
         let staged = place.stage(&self.mutated, inputs, req, outputs)?;
         let (inputs, outputs) = staged.views().split_at(inputs.len());
-        self.run_on_views(ctx, state, inputs, req, outputs, None)?;
+        // It sees a call on the host.
+        let ctx = OpContext { device: Context::default(), stream: None, ..*ctx };
+        self.run_on_views(&ctx, state, inputs, req, outputs, None)?;
         staged.write_back()
     }
 

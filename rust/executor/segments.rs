@@ -14,6 +14,7 @@ use super::places::Places;
 use super::run::Prepared;
 use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
 use super::step::Step;
+use crate::engine::RunContext;
 use crate::engine::{Prop, Push, RunOn, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
@@ -252,9 +253,11 @@ impl Program {
         let (program, run) = (self.clone(), run.clone());
         let task = if segment.callback {
             let (step, has_peers) = (segment.steps[0].start, segment.has_peers);
-            Task::finding_line(move |rc, done| {
+            let start = move |rc: &RunContext, done| {
                 program.start_callback(step, has_peers, &run, rc.stream, done);
-            })
+            };
+            // One with peers outlives its push.
+            if has_peers { Task::asynchronous(start) } else { Task::finding_line(start) }
         } else {
             let (parts, runs) =
                 (segment.parts[usize::from(run.is_train)].clone(), segment.runs.clone());

@@ -158,34 +158,69 @@ fn more_parts_than_a_job_has_run_several_at_a_time() {
     assert_eq!(*begun.lock().unwrap(), [0, 1, 2, 3, 4, 5, 6]);
 }
 
-#[test]
-fn a_thread_outside_helps_for_as_long_as_it_likes() {
-    if std::thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
-        return; // it leaves the owner's core alone
-    }
-    let team = Arc::new(Team::new(2, |_| ()));
-    let (begun, helped) = (AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|s| {
-        let owner = s.spawn(|| {
-            team.join(|| {
-                // The owner is held up by a part until the helper has run two or three.
-                split(8, |_| {
-                    if begun.fetch_add(1, Ordering::Relaxed) == 0 {
-                        while helped.load(Ordering::Relaxed) < 3 {
-                            std::thread::yield_now();
-                        }
-                    }
-                });
-            })
-        });
-        while begun.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
+/// Splits many short parts; one in the middle waits until the test has `helped`, but not for ever.
+fn split_until_helped(split: impl Fn(usize, &(dyn Fn(usize) + Sync)), helped: &AtomicBool) {
+    const PARTS: u64 = 400_000;
+    let begun = AtomicU64::new(0);
+    split(PARTS as usize, &|_| {
+        if begun.fetch_add(1, Ordering::Relaxed) == PARTS / 2 {
+            let started = Instant::now();
+            while !helped.load(Ordering::Relaxed) && started.elapsed().as_secs() < 5 {
+                std::thread::yield_now();
+            }
         }
-        while !team.help_while(|| helped.fetch_add(1, Ordering::Relaxed) < 3) {
+    });
+    assert_eq!(begun.into_inner(), PARTS);
+}
+
+/// Runs `owner` in a team, and beside it `help`, again and again, until the owner has ended.
+fn beside(owner: impl FnOnce() + Send, help: impl Fn(&Arc<Team>)) -> Arc<Team> {
+    let team = Arc::new(Team::new(2, |_| ()));
+    std::thread::scope(|s| {
+        let owner = s.spawn(|| team.join(owner));
+        while !owner.is_finished() {
+            help(&team);
+            // It may be on the owner's core, which it leaves alone.
             cores::this_one().into_iter().for_each(cores::leave);
         }
         owner.join().unwrap();
     });
-    assert_eq!(begun.load(Ordering::Relaxed), 8);
+    team
+}
+
+#[test]
+fn a_thread_outside_takes_short_parts_for_as_long_as_it_likes() {
+    let (helped, taken) = (AtomicBool::new(false), AtomicU64::new(0));
+    let owner = || split_until_helped(|n, run| split(n, run), &helped);
+    let team = beside(owner, |team| {
+        let goes_on = || taken.fetch_add(1, Ordering::Relaxed) < 3;
+        if team.help_while(goes_on) {
+            helped.store(true, Ordering::Relaxed);
+        }
+    });
+    let is_alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+    assert!(is_alone || helped.into_inner());
     assert!(!team.has_work() && !team.help());
+}
+
+#[test]
+fn a_thread_outside_takes_no_long_parts_and_none_of_a_user() {
+    let helped = AtomicBool::new(false);
+    let tries = |team: &Arc<Team>| {
+        if team.help_while(|| true) {
+            helped.store(true, Ordering::Relaxed);
+        }
+    };
+    let long = |_| std::thread::sleep(std::time::Duration::from_millis(2));
+    beside(|| split(40, long), tries);
+    let user = |n: usize, run: &(dyn Fn(usize) + Sync)| {
+        let run = |i| {
+            run(i);
+            Ok::<(), ()>(())
+        };
+        try_split(n, run).unwrap();
+    };
+    let never = AtomicBool::new(true);
+    beside(|| split_until_helped(user, &never), tries);
+    assert!(!helped.into_inner());
 }

@@ -200,7 +200,10 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
     }
     if op.calls.create_state.is_some() || any(|k| k.create_state.is_some()) {
         let own = op.clone();
+        let device_of = |k: &Arc<KernelDecl>| demanded(&k.matches, &device_in).unwrap_or_default();
+        let stays_on_host = parts.kernels.iter().all(|k| device_of(k).is_host());
         def.state = Some(Arc::new(move |attrs, device, shapes, dtypes| {
+            let device = if stays_on_host { Context::default() } else { device };
             State::create(&own, attrs, device, shapes, dtypes)
         }));
     }

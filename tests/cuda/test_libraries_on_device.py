@@ -62,3 +62,20 @@ def test_space_that_the_device_does_not_have(gpu):
 def test_a_kernel_for_devices_alone_does_not_run_on_the_host():
     with pytest.raises(mx.MXNetError, match="no kernel matches on cpu"):
         nd.on_device_copy(nd.ones(3)).asnumpy()
+
+
+@pytest.mark.parametrize("n", [3, 5000])
+@pytest.mark.parametrize(("lib", "name"), [("scale.c", "c_scale"), ("mxnet_seldom.cc", "ms_twice")])
+def test_kernels_for_the_host_get_copies(gpu, lib, name, n):
+    """A plain kernel, and a property, whose state is made for the host, too."""
+    mx.load_library(compiled(lib))
+    values = {"by": 2} if name == "c_scale" else {}
+    x = np.full(1 if name == "ms_twice" else n, 3, "float32")
+    y = getattr(nd, name)(nd.array(x, ctx=gpu), **values)
+    assert y.context == gpu
+    np.testing.assert_array_equal(y.asnumpy(), 2 * x)
+    exe = getattr(sym, name)(sym.var("x"), **values).simple_bind(gpu, x=x.shape)
+    np.testing.assert_array_equal(exe.forward(is_train=True, x=x)[0].asnumpy(), 2 * x)
+    if name == "ms_twice":
+        exe.backward(nd.ones(x.shape, ctx=gpu))
+        np.testing.assert_array_equal(exe.grad_dict["x"].asnumpy(), 2)

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 import rsnet as mx
-from rsnet import autograd, nd, op
+from rsnet import autograd, nd, op, sym
 from rsnet._operators import custom_op, registry
 
 
@@ -233,3 +233,19 @@ def test_why_wants_the_inputs_that_a_call_has():
         with pytest.raises(mx.MXNetError, match=text):
             op.why(name, *inputs)
     assert "matches" in op.why("add_n", nd.ones((2,)), nd.ones((2,)))
+
+
+@pytest.mark.parametrize("more", ["list_outputs", "list_auxiliary_states"])
+def test_a_class_registered_later_must_fit_the_graph(more):
+    class Prop(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return mx.operator.CustomOp()
+
+    first, later = f"mistakes_first_{more}", f"mistakes_later_{more}"
+    mx.operator.register(first)(Prop)
+    text = sym.Custom(sym.var("data"), op_type=first).tojson()
+    net = sym.load_json(text.replace(f'"{first}"', f'"{later}"'))
+    names = {"list_outputs": ["a", "b"], "list_auxiliary_states": ["m"]}[more]
+    mx.operator.register(later)(type("Later", (Prop,), {more: lambda self: names}))
+    with pytest.raises(mx.MXNetError, match=f"class of op_type '{later}'.*1 inputs and 1 outputs"):
+        net.simple_bind(mx.cpu(), data=(2,))

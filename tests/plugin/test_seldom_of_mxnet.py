@@ -183,3 +183,27 @@ def test_properties_with_two_auxiliary_states():
     net = sym.ms_aux(sym.var("x"), name="n")
     assert net.list_auxiliary_states() == ["n_a", "n_b"]
     assert net.infer_shape_partial()[1] == [(9,)]
+
+
+def test_an_entry_that_is_declared_twice_is_read_once():
+    x, dx = nd.array([3.0]), nd.zeros(1)
+    exe = sym.ms_twice(sym.var("x")).bind(mx.cpu(), {"x": x}, {"x": dx})
+    assert exe.forward(is_train=True)[0].asscalar() == 6
+    exe.backward(nd.array([5.0]))
+    assert dx.asscalar() == 10
+
+
+def test_resources_of_the_gradient_are_asked_for_with_the_gradient():
+    x = nd.array([3.0])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.ms_poor(x)
+    assert y.asscalar() == 6
+    with pytest.raises(mx.MXNetError, match="no space for gradients"):
+        y.backward()
+        nd.waitall()
+
+
+def test_no_operator_is_created_before_shapes_are_inferred():
+    with pytest.raises(mx.MXNetError, match="InferType or InferShape returns false for known"):
+        nd.ms_unsure(nd.array([3.0])).asscalar()

@@ -129,3 +129,7 @@ def test_mistakes_are_errors(name, text):
     with pytest.raises(mx.MXNetError, match=f"{name}: .*{text}"):
         y = getattr(nd, name)(nd.ones(1))
         (y[0] if isinstance(y, list) else y).asnumpy()
+
+
+def test_a_name_of_the_operator_lives_as_long_as_the_context():
+    assert nd.os_named_by_a_text_of_more_than_fifteen_letters(nd.ones(1)).asscalar() == 1

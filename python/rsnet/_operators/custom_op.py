@@ -204,12 +204,18 @@ class UnregisteredNode(Node):
     def __getattr__(self, name: str) -> Any:
         if name not in Node.__slots__:
             raise AttributeError(name)
-        _describe(self, self.name, self._given)
+        node = _described(self.name, self._given)
+        before, now = ((len(f.inputs), len(f.outputs)) for f in (self.facts, node.facts))
+        if before != now:
+            was = f"{before[0]} inputs and {before[1]} outputs, as the graph was loaded with"
+            raise invalid("Custom", f"class of op_type '{self.name}'", type(node.prop), was)
+        for slot in Node.__slots__:
+            setattr(self, slot, getattr(node, slot))
         return getattr(self, name)
 
 
-def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
-    """Fills in ``node`` from the registered class."""
+def _described(op_type: str, given: dict[str, str]) -> Node:
+    """The node of the registered class."""
     cls = registry.custom_props.get(op_type)
     if cls is None:
         if not registry.custom_props:
@@ -217,7 +223,7 @@ def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
             raise fail("Custom", f"unknown op_type '{op_type}': {none}")
         raise unknown("Custom", "op_type", op_type, sorted(registry.custom_props))
     prop = cls(**given)
-    Node.__init__(node, op_type, prop, property_style=False)
+    node = Node(op_type, prop, property_style=False)
     _refuse_sparse(node, cls)
     return node
 
@@ -252,7 +258,7 @@ def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
         # A symbol file says how many there are; of a call nothing is known yet.
         inputs, outputs = (int(given.get(key, 1)) for key in _ARITY)
         return UnregisteredNode(op_type, texts, inputs, outputs)
-    return _describe(Node.__new__(Node), op_type, texts)
+    return _described(op_type, texts)
 
 
 def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:

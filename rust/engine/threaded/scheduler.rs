@@ -40,8 +40,9 @@ enum Opened {
 impl Core {
     /// Pushes an operation, bypassing any bulk.
     ///
-    /// The user's line is looked up only if it is needed: the task is queued, outlives its push, or
-    /// the stall report asks for it; and outside the lock, because the lookup may run Python.
+    /// The user's line is looked up only if it is needed: the task is queued, may outlive its push
+    /// without looking it up itself, or the stall report asks for it; and outside the lock, because
+    /// the lookup may run Python.
     #[inline(always)]
     pub fn push_task(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let Some(find) = push.call_site else {

@@ -2,7 +2,7 @@
 //!
 //! A waiter spins briefly, then parks on a signal that the last of the awaited tasks sets. It never
 //! runs other operations, so a wait can be abandoned at any moment and cannot deadlock on its own
-//! stack. While it spins it runs parts of kernels, which wait for nothing.
+//! stack. While it spins it runs short parts of rsnet's own kernels, which wait for nothing.
 
 use crate::engine::data::slot::{TaskRef, flag};
 use crate::engine::data::variables::{self, Vars};

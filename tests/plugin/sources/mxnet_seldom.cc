@@ -295,5 +295,59 @@ class MsAuxProp : public OperatorProperty {
 };
 MXNET_REGISTER_OP_PROPERTY(ms_aux, MsAuxProp).add_argument("data", "NDArray-or-Symbol", "");
 
+// ---- Properties that declare little, or wrongly ------------------------------------------------
+
+class MsTwiceOp : public Operator {
+ public:
+  void Forward(const OpContext&, const Arrays& in, const Requests&, const Arrays& out,
+               const Arrays&) override {
+    Element(out[0]) = 2 * Element(in[0]);
+  }
+  void Backward(const OpContext&, const Arrays& out_grad, const Arrays&, const Arrays&,
+                const Requests&, const Arrays& in_grad, const Arrays&) override {
+    Element(in_grad[0]) = 2 * Element(out_grad[0]);
+  }
+};
+// Declares an entry twice.
+class MsTwiceProp : public OperatorProperty {
+ public:
+  void Init(const dmlc::Kwargs&) override {}
+  std::map<std::string, std::string> GetParams() const override { return {}; }
+  bool InferShape(ShapeVector* in, ShapeVector* out, ShapeVector*) const override {
+    out->assign(1, (*in)[0]);
+    return shape_is_known((*in)[0]);
+  }
+  std::vector<int> DeclareBackwardDependency(const std::vector<int>& out_grad,
+                                             const std::vector<int>&,
+                                             const std::vector<int>&) const override {
+    return {out_grad[0], out_grad[0]};
+  }
+  std::string TypeString() const override { return "ms_twice"; }
+  Operator* CreateOperator(Context) const override { return new MsTwiceOp; }
+};
+MXNET_REGISTER_OP_PROPERTY(ms_twice, MsTwiceProp).add_argument("data", "NDArray-or-Symbol", "");
+
+// Has no resources for its gradient.
+class MsPoorProp : public MsTwiceProp {
+ public:
+  std::string TypeString() const override { return "ms_poor"; }
+  std::vector<ResourceRequest> BackwardResource(const ShapeVector&) const override {
+    LOG(FATAL) << "no space for gradients";
+    return {};
+  }
+};
+MXNET_REGISTER_OP_PROPERTY(ms_poor, MsPoorProp).add_argument("data", "NDArray-or-Symbol", "");
+
+// Infers, and says that it has not.
+class MsUnsureProp : public MsTwiceProp {
+ public:
+  std::string TypeString() const override { return "ms_unsure"; }
+  bool InferShape(ShapeVector* in, ShapeVector* out, ShapeVector* aux) const override {
+    MsTwiceProp::InferShape(in, out, aux);
+    return false;
+  }
+};
+MXNET_REGISTER_OP_PROPERTY(ms_unsure, MsUnsureProp).add_argument("data", "NDArray-or-Symbol", "");
+
 }  // namespace op
 }  // namespace mxnet

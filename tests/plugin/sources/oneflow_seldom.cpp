@@ -165,6 +165,12 @@ OPERATOR("os_chars", Chars, .Output("y"))
     });
 OPERATOR("os_one_to_two", Both,
          .Output("y").Output("z").SetTensorDescInferFn(TensorDescInferFnUtil::InOutCorrespond));
+KERNEL(Named, false, {
+  const std::string& type = ctx->user_op_conf().op_type_name();
+  const std::string other(64, 'x');  // in memory that was freed, had `type` been a temporary's
+  Element(ctx, "y") = type == "os_named_by_a_text_of_more_than_fifteen_letters" && other[0] == 'x';
+});
+OPERATOR("os_named_by_a_text_of_more_than_fifteen_letters", Named, LIKE);
 KERNEL(NoSize, false, Element(ctx, "y") = Element(ctx, "tmp_buffer"););
 OPERATOR("os_no_size", NoSize, LIKE);
 KERNEL(Beyond, false, {

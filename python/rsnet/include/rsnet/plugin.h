@@ -362,8 +362,8 @@ struct rsnet_host {
    * add_random). */
   rsnet_status (*random)(rsnet_ctx *, uint64_t first, uint64_t n, uint64_t *words);
   /* Calls fn on parts of 0..n, each of `grain` items (the last may have fewer), on the threads of
-   * the engine, this one and those that wait for results. Returns the first failure. On a thread
-   * that is not the engine's, all parts run one after another. */
+   * the engine and this one. Returns the first failure. On a thread that is not the engine's, all
+   * parts run one after another. */
   rsnet_status (*parallel_for)(rsnet_ctx *, int64_t n, int64_t grain, rsnet_range_fn fn,
                                void *data);
 

@@ -92,8 +92,13 @@ class OperatorProperty {
   virtual Operator* CreateOperator(Context) const {
     throw rsnet::Failure("CreateOperator is not implemented", RSNET_UNSUPPORTED);
   }
-  virtual Operator* CreateOperatorEx(Context ctx, std::vector<TShape>* /*in_shape*/,
-                                     std::vector<int>* /*in_type*/) const {
+  virtual Operator* CreateOperatorEx(Context ctx, std::vector<TShape>* in_shape,
+                                     std::vector<int>* in_type) const {
+    std::vector<TShape> out_shape(NumOutputs()), aux_shape(ListAuxiliaryStates().size());
+    std::vector<int> out_type(out_shape.size(), -1), aux_type(aux_shape.size(), -1);
+    if (!InferType(in_type, &out_type, &aux_type) || !InferShape(in_shape, &out_shape, &aux_shape)) {
+      throw rsnet::Failure("InferType or InferShape returns false for known inputs");
+    }
     return CreateOperator(ctx);
   }
 };
@@ -156,7 +161,9 @@ class PropertyOp {
       for (int i = 0; i < visible; ++i) out_grad.push_back(next++);
       for (size_t i = 0; i < arguments.size(); ++i) in_data.push_back(next++);
       for (size_t i = 0; i < outputs.size(); ++i) out_data.push_back(next++);
-      deps = prop->DeclareBackwardDependency(out_grad, in_data, out_data);
+      for (int e : prop->DeclareBackwardDependency(out_grad, in_data, out_data)) {
+        if (Place(e) < 0) deps.push_back(e);
+      }
       for (int e : out_grad) grad_places.push_back(Place(e));
       for (int e : in_data) in_places.push_back(Place(e));
       for (int e : out_data) out_places.push_back(Place(e));
@@ -171,7 +178,8 @@ class PropertyOp {
   // The operator of a node or recorded call, and what is known of its calls from then on.
   struct State {
     std::unique_ptr<Operator> op;
-    std::vector<ResourceRequest> forward, backward;
+    std::vector<ResourceRequest> forward;
+    std::optional<std::vector<ResourceRequest>> backward;  // from the first backward run on
     bool is_async;
   };
 
@@ -415,15 +423,14 @@ class PropertyOp {
       if (!state->op) throw rsnet::Failure("CreateOperator returned null", RSNET_INTERNAL);
       shapes = Split(in.shapes, m).first;
       state->forward = m.prop->ForwardResource(shapes);
-      state->backward = m.prop->BackwardResource(shapes);
       state->is_async = state->op->exec_type() == kAsync || m.prop->exec_type() == kAsync;
       *made = state.release();
     });
   }
 
-  static const State& StateOf(const rsnet_args* args) {
+  static State& StateOf(const rsnet_args* args) {
     if (args->state == nullptr) throw rsnet::Failure("the operator has no state", RSNET_INTERNAL);
-    return *static_cast<const State*>(args->state);
+    return *static_cast<State*>(args->state);
   }
   static rsnet_status Forward(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
@@ -441,7 +448,7 @@ class PropertyOp {
   static rsnet_status Backward(const rsnet_args* args) {
     return rsnet::protect(args->host, args->ctx, [&] {
       const Made& m = *static_cast<const Made*>(args->parsed);
-      const State& state = StateOf(args);
+      State& state = StateOf(args);
       Operands all(args);
       all.SetInputs(&all->out_grad, m.grad_places);
       all.SetInputs(&all->in_data, m.in_places);
@@ -454,7 +461,12 @@ class PropertyOp {
         const rsnet_tensor& zeros = args->out[i];
         std::memset(rsnet_data(&zeros), 0, rsnet_size(&zeros) * zeros.dtype.bits / 8);
       }
-      OpContext ctx(args, state.backward, state.is_async);
+      if (!state.backward) {
+        std::vector<TShape> shapes;
+        for (const TBlob& grad : all->in_grad) shapes.push_back(grad.shape_);
+        state.backward = m.prop->BackwardResource(shapes);
+      }
+      OpContext ctx(args, *state.backward, state.is_async);
       state.op->Backward(ctx, all->out_grad, all->in_data, all->out_data, all->req, all->in_grad,
                          all->states);
       ctx.async_on_complete.Wait();

@@ -73,7 +73,12 @@ class UserOpConfWrapper {
 using GradOp = UserOpConfWrapper;
 using BackwardOp = UserOpConfWrapper;
 
-inline UserOpConfWrapper Context::user_op_conf() const { return UserOpConfWrapper(*this); }
+inline const UserOpConfWrapper& Context::user_op_conf() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<const UserOpConfWrapper>& conf = made().conf;
+  if (!conf) conf = std::make_shared<const UserOpConfWrapper>(*this);
+  return *conf;
+}
 
 }  // namespace user_op
 }  // namespace oneflow

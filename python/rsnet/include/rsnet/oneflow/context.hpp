@@ -199,7 +199,7 @@ class Context {
   AttrResult<T> attr(std::string_view name) const {
     return Attr<T>(name);
   }
-  inline UserOpConfWrapper user_op_conf() const;
+  inline const UserOpConfWrapper& user_op_conf() const;
   const std::string& op_name() const { return args_.op; }
   const std::string& op_type_name() const { return args_.op; }
   const ArgPairs& inputs() const { return Pairs(RSNET_INPUT); }
@@ -268,6 +268,7 @@ class Context {
     std::optional<ArgPairs> pairs[2];  // by side
     std::map<std::pair<std::string, int32_t>, std::shared_ptr<const void>> attrs;
     std::map<const void*, TensorDesc> descs;  // of arrays of a running kernel
+    std::shared_ptr<const UserOpConfWrapper> conf;
   };
   Made& made() const {  // under the mutex
     if (!made_) made_ = std::make_unique<Made>();
