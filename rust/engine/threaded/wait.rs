@@ -30,7 +30,7 @@ const SPIN: Duration = Duration::from_micros(20);
 /// spins for as long as elsewhere).
 const SHORT_SPIN: Duration = Duration::from_micros(1);
 /// For how long a waiter helps. It spins on a core that a worker could use, which takes the core
-/// over only when the waiter parks (row sums of 4 MB, two workers on two cores: 28 us; 54 if the
+/// over only when the waiter parks (row sums of 4 MB, two workers on two cores: 22 us; 54 if the
 /// waiter only spins).
 const HELP: Duration = Duration::from_millis(1);
 /// Polls between two reads of the clock.
