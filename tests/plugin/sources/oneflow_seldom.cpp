@@ -147,7 +147,7 @@ OPERATOR("os_always", Always, LIKE);
 KERNEL(Runs, false, Element(ctx, "y") = static_cast<float>(runs););
 OPERATOR("os_runs", Runs, LIKE);
 KERNEL(Nested, false, {
-  { const RunningKernel other(nullptr); }
+  { const rsnet::Reused<Tensors> other; }
   Element(ctx, "y") = KernelComputeContext::Running() == ctx;
 });
 OPERATOR("os_nested", Nested, LIKE);

@@ -400,8 +400,11 @@ class Tensor {
   const std::string* name_ = nullptr;  // of its argument
 };
 
+class KernelComputeContext;
+
 // The arrays of a call.
 struct Tensors {
+  KernelComputeContext* ctx = nullptr;
   std::vector<Tensor> of[2];  // by side
   Tensor tmp;
 
@@ -426,6 +429,7 @@ class KernelComputeContext : public Context {
         call_(call),
         device_ctx_(call->stream),
         has_tmp_(has_tmp) {
+    tensors_->ctx = this;
     tensors_->Set(args, RSNET_INPUT, call);
     tensors_->Set(args, RSNET_OUTPUT, call);
     if (has_tmp) tensors_->tmp.SetToBytes(call->tmp, static_cast<int64_t>(call->tmp_bytes));
@@ -460,9 +464,9 @@ class KernelComputeContext : public Context {
   const rsnet_args* raw() const { return call_; }
 
   // The context of the kernel that runs on this thread; nullptr on threads that help it.
-  RSNET_LOCAL static KernelComputeContext*& Running() {
-    static thread_local KernelComputeContext* running = nullptr;
-    return running;
+  static KernelComputeContext* Running() {
+    const Tensors* running = rsnet::Reused<Tensors>::Innermost();
+    return running == nullptr ? nullptr : running->ctx;
   }
   // Calls f(begin, end) on parts of 0..n, on the engine's threads and this one.
   template <typename F>

@@ -154,22 +154,6 @@ using AddInplaceArgPair =
     std::function<Maybe<void>(const std::string&, int32_t, const std::string&, int32_t, bool)>;
 using InplaceProposalFn = std::function<Maybe<void>(const InferContext&, AddInplaceArgPair)>;
 
-// Notes which kernel runs on this thread, for its loops.
-class RunningKernel {
- public:
-  explicit RunningKernel(KernelComputeContext* ctx)
-      : running_(KernelComputeContext::Running()), before_(running_) {
-    running_ = ctx;
-  }
-  ~RunningKernel() { running_ = before_; }
-  RunningKernel(const RunningKernel&) = delete;
-  RunningKernel& operator=(const RunningKernel&) = delete;
-
- private:
-  KernelComputeContext*& running_;  // of this thread
-  KernelComputeContext* before_;
-};
-
 // Usual priorities of kernels.
 constexpr int32_t kKernelPriorityFallback = -10;
 constexpr int32_t kKernelPriorityOptimized = 10;
@@ -277,7 +261,6 @@ class KernelRegistry {
       KernelComputeContext ctx(*self->args_, args, static_cast<bool>(self->tmp_size_));
       // The base's function: a kernel that overrides one of the two hides the other.
       const OpKernel& kernel = *instance->kernel;
-      const RunningKernel running(&ctx);
       kernel.Compute(&ctx, instance->state.get());
     });
   }
