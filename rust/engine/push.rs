@@ -110,7 +110,7 @@ pub struct Push<'a> {
 }
 
 /// Looks up the user's line. Called only if the operation is queued, may outlive its push (see
-/// [`Task::finding_line`]), or fails.
+/// [`finding_line`](crate::engine::Task::finding_line)), or fails.
 pub type FindCallSite<'a> = &'a dyn Fn() -> Option<Arc<str>>;
 
 impl<'a> Push<'a> {

@@ -5,6 +5,7 @@ use rsnet::fork_join;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Operations that push themselves again keep a worker busy with its local list; a single task
 /// pushed by another thread runs nevertheless, or this test hangs.
@@ -174,8 +175,11 @@ fn a_waiter_helps_a_kernel() {
         engine.push(holds, Push::new("holds", &[], &[])).unwrap();
     }
     let waiter = thread::current().id();
-    // Again if the waiter parks before it sees the kernel, as it may on a busy machine.
-    let helped = (0..200).any(|_| {
+    // Again, for long, if the waiter parks before it sees the kernel, or is on the worker's core,
+    // as it may be on a busy machine.
+    let started = Instant::now();
+    let mut helped = false;
+    while !helped && started.elapsed() < Duration::from_secs(60) {
         let (begun, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (tells, sees) = (begun.clone(), seen.clone());
         let kernel = Task::sync(move |_| {
@@ -192,8 +196,8 @@ fn a_waiter_helps_a_kernel() {
             std::hint::spin_loop();
         }
         engine.wait_to_read(x, &mut patiently()).unwrap();
-        seen.load(Ordering::Relaxed)
-    });
+        helped = seen.load(Ordering::Relaxed);
+    }
     gate.wait();
     engine.wait_for_all(&mut patiently()).unwrap();
     assert!(helped);
