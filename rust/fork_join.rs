@@ -111,8 +111,9 @@ impl Job<'_> {
         }
     }
 
-    /// Returns true if parts are left, and those that have ended took [`SHORT`] on average. Of the
-    /// `helpers` inside, the one that asks has no part; the others and the owner have one each.
+    /// Returns true if parts are left, and those that have ended took at most [`SHORT`] on average.
+    /// Of the `helpers` inside, the one that asks has no part; the others and the owner have one
+    /// each.
     fn has_short_parts(&self, helpers: u32) -> bool {
         let (left, threads) = (self.parts.left(), u64::from(helpers));
         let ended = (self.parts.total - left).saturating_sub(threads) as u32;
@@ -275,13 +276,12 @@ impl Team {
         }
         let Some(mut inside) = self.enter(open.trailing_zeros() as usize) else { return false };
         let (job, here) = (inside.job(), cores::this_one());
-        let is_beside = here.is_none_or(|core| job.core != Some(core));
+        let is_beside = here.is_none() || here != job.core;
         if job.helpers == Helpers::Team || !is_beside || !job.has_short_parts(inside.threads()) {
             return false;
         }
         self.join(|| job.run_parts(here, goes_on));
-        let are_taken = job.parts.are_taken();
-        inside.closes = are_taken;
+        inside.closes = job.parts.are_taken();
         true
     }
 

@@ -194,6 +194,16 @@ OPERATOR(ms_async, 1, 1)
                                 [](const OpStatePtr&, const OpContext& ctx, const Arrays&,
                                    const Requests&,
                                    const Arrays& out) { Later(ctx, out[0].dptr<float>()); });
+// Of operators whose output has the shape of their input, without parameters.
+class MsPlainProp : public OperatorProperty {
+ public:
+  void Init(const dmlc::Kwargs&) override {}
+  std::map<std::string, std::string> GetParams() const override { return {}; }
+  bool InferShape(ShapeVector* in, ShapeVector* out, ShapeVector*) const override {
+    out->assign(1, (*in)[0]);
+    return shape_is_known((*in)[0]);
+  }
+};
 class MsLaterOp : public Operator {
  public:
   void Forward(const OpContext& ctx, const Arrays&, const Requests&, const Arrays& out,
@@ -202,14 +212,8 @@ class MsLaterOp : public Operator {
   }
   ExecType exec_type() const override { return kAsync; }
 };
-class MsLaterProp : public OperatorProperty {
+class MsLaterProp : public MsPlainProp {
  public:
-  void Init(const dmlc::Kwargs&) override {}
-  std::map<std::string, std::string> GetParams() const override { return {}; }
-  bool InferShape(ShapeVector* in, ShapeVector* out, ShapeVector*) const override {
-    out->assign(1, (*in)[0]);
-    return shape_is_known((*in)[0]);
-  }
   std::string TypeString() const override { return "ms_later"; }
   ExecType exec_type() const override { return kAsync; }
   Operator* CreateOperator(Context) const override { return new MsLaterOp; }
@@ -309,14 +313,8 @@ class MsTwiceOp : public Operator {
   }
 };
 // Declares an entry twice.
-class MsTwiceProp : public OperatorProperty {
+class MsTwiceProp : public MsPlainProp {
  public:
-  void Init(const dmlc::Kwargs&) override {}
-  std::map<std::string, std::string> GetParams() const override { return {}; }
-  bool InferShape(ShapeVector* in, ShapeVector* out, ShapeVector*) const override {
-    out->assign(1, (*in)[0]);
-    return shape_is_known((*in)[0]);
-  }
   std::vector<int> DeclareBackwardDependency(const std::vector<int>& out_grad,
                                              const std::vector<int>&,
                                              const std::vector<int>&) const override {
@@ -343,7 +341,7 @@ class MsUnsureProp : public MsTwiceProp {
  public:
   std::string TypeString() const override { return "ms_unsure"; }
   bool InferShape(ShapeVector* in, ShapeVector* out, ShapeVector* aux) const override {
-    MsTwiceProp::InferShape(in, out, aux);
+    MsPlainProp::InferShape(in, out, aux);
     return false;
   }
 };

@@ -421,7 +421,7 @@ class PropertyOp {
       auto state = std::make_unique<State>();
       state->op.reset(m.prop->CreateOperatorEx(in.device, &shapes, &types));
       if (!state->op) throw rsnet::Failure("CreateOperator returned null", RSNET_INTERNAL);
-      shapes = Split(in.shapes, m).first;
+      shapes = Split(in.shapes, m).first;  // CreateOperatorEx may have changed them
       state->forward = m.prop->ForwardResource(shapes);
       state->is_async = state->op->exec_type() == kAsync || m.prop->exec_type() == kAsync;
       *made = state.release();
