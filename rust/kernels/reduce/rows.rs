@@ -24,6 +24,15 @@ fn join_lanes<T: Accumulate, F: Fold<T>>(a: &mut Lanes<F::Value>, b: &Lanes<F::V
     }
 }
 
+#[inline(always)]
+fn joined<T: Accumulate, F: Fold<T>>(
+    mut a: Lanes<F::Value>,
+    b: &Lanes<F::Value>,
+) -> Lanes<F::Value> {
+    join_lanes::<T, F>(&mut a, b);
+    a
+}
+
 /// # Safety
 /// `x` is valid for `LANES` elements.
 #[inline(always)]
@@ -107,23 +116,18 @@ unsafe fn fold_row<T: Accumulate, F: Fold<T>>(x: *const T, n: usize) -> Lanes<F:
     unsafe {
         while n - at > LEAF {
             let mut lanes = fold_leaf::<T, F>(x.add(at), LEAF);
-            let mut digit = 0;
-            while leaves >> digit & 1 == 1 {
-                let mut before = pending[digit].assume_init();
-                join_lanes::<T, F>(&mut before, &lanes);
-                lanes = before;
-                digit += 1;
+            let ones = leaves.trailing_ones() as usize;
+            for before in &pending[..ones] {
+                lanes = joined::<T, F>(before.assume_init(), &lanes);
             }
-            pending[digit].write(lanes);
+            pending[ones].write(lanes);
             leaves += 1;
             at += LEAF;
         }
         let mut lanes = fold_leaf::<T, F>(x.add(at), n - at);
         while leaves != 0 {
             let digit = leaves.trailing_zeros() as usize;
-            let mut before = pending[digit].assume_init();
-            join_lanes::<T, F>(&mut before, &lanes);
-            lanes = before;
+            lanes = joined::<T, F>(pending[digit].assume_init(), &lanes);
             leaves &= leaves - 1;
         }
         lanes
