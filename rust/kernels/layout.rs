@@ -34,7 +34,7 @@ pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>
     unsafe {
         if from.col == 1 {
             for i in 0..rows {
-                std::ptr::copy_nonoverlapping(from.at(i, 0).ptr, to.at(i, 0).ptr, columns);
+                copy_row(from.at(i, 0).ptr, to.at(i, 0).ptr, columns);
             }
         } else {
             for first in (0..columns).step_by(TILE) {
@@ -43,6 +43,43 @@ pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>
                 transpose((from.ptr, from.col), (to.ptr, to.row), (rows, height));
             }
         }
+    }
+}
+
+/// Copies a row. Most are too short for a call of `memcpy` (which the compiler would also make of a
+/// loop): two blocks are moved, which overlap.
+///
+/// # Safety
+/// Both hold `n` elements and do not overlap.
+#[inline(always)]
+pub unsafe fn copy_row<T: Copy>(from: *const T, to: *mut T, n: usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match n {
+            65.. => to.copy_from_nonoverlapping(from, n),
+            33.. => copy_ends::<T, 32>(from, to, n),
+            17.. => copy_ends::<T, 16>(from, to, n),
+            8.. => copy_ends::<T, 8>(from, to, n),
+            4.. => copy_ends::<T, 4>(from, to, n),
+            _ => {
+                for at in 0..n {
+                    *to.add(at) = *from.add(at);
+                }
+            }
+        }
+    }
+}
+
+/// Copies the first and the last `N` elements of a row.
+///
+/// # Safety
+/// As [`copy_row`]; `n` is at least `N`.
+#[inline(always)]
+unsafe fn copy_ends<T: Copy, const N: usize>(from: *const T, to: *mut T, n: usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        *to.cast::<[T; N]>() = *from.cast();
+        *to.add(n - N).cast::<[T; N]>() = *from.add(n - N).cast();
     }
 }
 
@@ -292,6 +329,17 @@ mod tests {
         unsafe { copy_strided(&View::with_strides(end, shape, strides, DType::F32), &out.view()) };
         let (x, got) = (x.values(), out.values());
         assert!((0..2 * n).all(|i| got[i] == x[i / n * n + n - 1 - i % n]));
+    }
+
+    #[test]
+    fn rows_of_any_length_are_copied_and_nothing_else() {
+        for n in 0..140 {
+            let from: Vec<f32> = (1..=n).map(|i| i as f32).collect();
+            let mut to = vec![0.0; n + 1];
+            // SAFETY: both hold `n` elements.
+            unsafe { copy_row(from.as_ptr(), to.as_mut_ptr(), n) };
+            assert!(to[..n] == from && to[n] == 0.0, "{n}: {to:?}");
+        }
     }
 
     proptest! {

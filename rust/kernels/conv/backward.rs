@@ -3,9 +3,9 @@
 use super::direct::Direct;
 use super::pack::{pack, unpack_add};
 use super::winograd::{self, Geometry};
-use super::{Conv, depthwise};
+use super::{Conv, depthwise, pointwise};
 use crate::kernels::gemm::{Mat, Threads, gemm};
-use crate::kernels::parallel::{Shared, in_pool, parallel_for};
+use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 
@@ -23,37 +23,13 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
             winograd::backward_data(&geometry, dy, w, dx);
         } else if conv.is_depthwise() {
             depthwise::backward_data(conv, dy, w, dx);
-        } else if conv.is_pointwise() {
-            pointwise_data(conv, dy, w, dx);
+        } else if conv.has_single_taps() {
+            pointwise::backward_data(conv, dy, w, dx);
         } else if let Some(direct) = Direct::chosen(conv).filter(Direct::suits_data) {
             direct.backward_data(dy, w, dx);
         } else {
             general_data(conv, dy, w, dx);
         }
-    }
-}
-
-/// Filters of one element: the images are matrices already.
-///
-/// # Safety
-/// As [`backward_data`].
-unsafe fn pointwise_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut T) {
-    let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
-    let (dy, w, dx) = (Shared(dy.cast_mut()), Shared(w.cast_mut()), Shared(dx));
-    let one = move |i: usize, threads: Threads| {
-        let g = i % conv.groups;
-        // SAFETY: image and group `i` has its own part of `dx`.
-        unsafe {
-            let a = Mat::rows(w.at(g * m * k), k).t();
-            let b = Mat::rows(dy.at(i * m * n), n);
-            gemm((k, n, m), a, b, Mat::rows(dx.at(i * k * n), n), false, threads);
-        }
-    };
-    let images = conv.batch * conv.groups;
-    if images < 4 && in_pool(usize::MAX) {
-        (0..images).for_each(|i| one(i, Threads::Pool));
-    } else {
-        parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));
     }
 }
 
@@ -117,6 +93,10 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
     if conv.is_depthwise() {
         // SAFETY: promised by the caller.
         return unsafe { depthwise::backward_weight(conv, x, dy, dw) };
+    }
+    if conv.has_single_taps() && pointwise::suits_weight(conv) {
+        // SAFETY: promised by the caller.
+        return unsafe { pointwise::backward_weight(conv, x, dy, dw) };
     }
     if let Some(direct) = (!conv.is_pointwise()).then(|| Direct::chosen(conv)).flatten() {
         // SAFETY: promised by the caller.

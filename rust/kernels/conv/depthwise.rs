@@ -1,8 +1,9 @@
 //! Filters over a single channel, applied directly to planes laid out as a [`Grid`].
 
-use super::grid::{Grid, copy_row};
+use super::grid::Grid;
 use super::{Conv, report};
 use crate::dtype::Element;
+use crate::kernels::layout::copy_row;
 use crate::kernels::pairwise::LEAF;
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;

@@ -9,45 +9,9 @@
 use super::Conv;
 use super::blocks::Block;
 use super::pack::inside;
+use crate::kernels::layout::copy_row;
 use crate::kernels::real::Real;
 use std::ops::Range;
-
-/// Copies a row. Most are too short for a call of `memcpy` (which the compiler would also make of a
-/// loop): two blocks are moved, which overlap.
-///
-/// # Safety
-/// Both hold `n` elements and do not overlap.
-#[inline(always)]
-pub unsafe fn copy_row<T: Copy>(from: *const T, to: *mut T, n: usize) {
-    // SAFETY: promised by the caller.
-    unsafe {
-        match n {
-            65.. => to.copy_from_nonoverlapping(from, n),
-            33.. => copy_ends::<T, 32>(from, to, n),
-            17.. => copy_ends::<T, 16>(from, to, n),
-            8.. => copy_ends::<T, 8>(from, to, n),
-            4.. => copy_ends::<T, 4>(from, to, n),
-            _ => {
-                for at in 0..n {
-                    *to.add(at) = *from.add(at);
-                }
-            }
-        }
-    }
-}
-
-/// Copies the first and the last `N` elements of a row.
-///
-/// # Safety
-/// As [`copy_row`]; `n` is at least `N`.
-#[inline(always)]
-unsafe fn copy_ends<T: Copy, const N: usize>(from: *const T, to: *mut T, n: usize) {
-    // SAFETY: promised by the caller.
-    unsafe {
-        *to.cast::<[T; N]>() = *from.cast();
-        *to.add(n - N).cast::<[T; N]>() = *from.add(n - N).cast();
-    }
-}
 
 /// How a plane is laid out.
 pub struct Grid {
@@ -254,21 +218,5 @@ unsafe fn take_every<T: Copy>(from: *const T, stride: usize, to: &mut [T]) {
         // SAFETY: promised by the caller. Wrapping arithmetic: an overflow check would prevent
         // vectorisation.
         *to = unsafe { *from.add(i.wrapping_mul(stride)) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::copy_row;
-
-    #[test]
-    fn rows_of_any_length_are_copied_and_nothing_else() {
-        for n in 0..140 {
-            let from: Vec<f32> = (1..=n).map(|i| i as f32).collect();
-            let mut to = vec![0.0; n + 1];
-            // SAFETY: both hold `n` elements.
-            unsafe { copy_row(from.as_ptr(), to.as_mut_ptr(), n) };
-            assert!(to[..n] == from && to[n] == 0.0, "{n}: {to:?}");
-        }
     }
 }

@@ -15,16 +15,18 @@ mod direct;
 mod forward;
 mod grid;
 mod pack;
+mod pointwise;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub mod winograd;
 
-use super::parallel::OnElements;
+use super::parallel::{OnElements, Shared};
+use super::real::Real;
 use std::ops::Range;
 
 pub use backward::{backward_data, backward_weight};
 pub use forward::forward;
-pub(super) use grid::{Grid, copy_row};
+pub(super) use grid::Grid;
 
 /// Extents of one convolution; unused leading spatial axes have extent 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,26 @@ fn report(done: Option<OnElements<'_>>, rows: Range<usize>, width: usize, column
     for start in rows.map(|row| row * width) {
         done(start + columns.start..start + columns.end);
     }
+}
+
+/// Fills rows of an output block with their bias, to which products are then added. Returns `false`
+/// if there is none.
+///
+/// # Safety
+/// `y` has a row of `columns` elements for each filter, `row` apart, and `bias` an element for
+/// each.
+unsafe fn start<T: Real>(
+    bias: Option<Shared<T>>,
+    filters: std::ops::Range<usize>,
+    y: *mut T,
+    (row, columns): (usize, usize),
+) -> bool {
+    let Some(bias) = bias else { return false };
+    for (i, f) in filters.enumerate() {
+        // SAFETY: the caller's block has these rows.
+        unsafe { std::slice::from_raw_parts_mut(y.add(i * row), columns).fill(*bias.at(f)) };
+    }
+    true
 }
 
 /// Bytes of packed columns that should stay in the second-level cache.

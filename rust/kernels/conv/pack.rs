@@ -1,6 +1,9 @@
 //! Between images and the columns of the matrix form.
 
 use super::Conv;
+use crate::kernels::gemm::Mat;
+use crate::kernels::layout::copy_matrix;
+use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use std::ops::Range;
 
@@ -142,6 +145,31 @@ impl Conv {
             }
         });
     }
+}
+
+/// Columns of the matrix form of filters that a task turns.
+const TURNED: usize = 64;
+
+/// Writes gradients of filters that stand side by side, `row` elements from one weight of a filter
+/// to the next, as filters.
+///
+/// # Safety
+/// `from` has them for all groups, and `dw` is that of [`super::backward_weight`].
+pub unsafe fn put_turned<T: Real>(conv: &Conv, from: Shared<T>, row: usize, dw: Shared<T>) {
+    let (depth, filters) = (conv.depth(), conv.out_c);
+    let turns = depth.div_ceil(TURNED);
+    parallel_for(conv.groups * turns, 1, |tasks| {
+        for task in tasks {
+            let (group, first) = (task / turns, task % turns * TURNED);
+            // SAFETY: promised by the caller; columns are apart.
+            unsafe {
+                let from = from.at((group * depth + first) * row);
+                let from = Mat { ptr: from, row: 1, col: row as isize };
+                let to = Mat::rows(dw.at(group * filters * depth + first), depth);
+                copy_matrix((filters, TURNED.min(depth - first)), from, to);
+            }
+        }
+    });
 }
 
 /// Sets `n` elements to 0.

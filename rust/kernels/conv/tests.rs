@@ -202,3 +202,45 @@ fn special_paths_match_naive() {
         assert!(check(&with_output(conv).unwrap(), 7), "{conv:?}");
     }
 }
+
+#[test]
+fn filters_of_one_element_match_naive() {
+    let base = Conv {
+        batch: 2,
+        groups: 1,
+        in_c: 33,
+        out_c: 48,
+        input: [1, 13, 17],
+        kernel: [1; 3],
+        output: [0; 3],
+        stride: [1; 3],
+        pad: [0; 3],
+        dilate: [1; 3],
+    };
+    // Gradients of filters whose tasks have parts of the result: written in place, from registers
+    // that are not full, and turned.
+    let large = Conv { in_c: 272, out_c: 280, input: [1, 3, 5], batch: 3, ..base };
+    let ragged = Conv { in_c: 261, ..large };
+    let turned = Conv { in_c: 300, out_c: 251, batch: 41, ..large };
+    // Parts of the positions.
+    let long = Conv { in_c: 17, out_c: 20, input: [1, 60, 61], ..base };
+    let long_turned = Conv { in_c: 40, ..long };
+    // Several rounds, and several items in a slice.
+    let rounds = Conv { batch: 19, ..long };
+    let tiny = Conv { batch: 37, input: [1, 2, 3], ..base };
+    let strided = |conv: Conv| Conv { stride: [1, 2, 3], ..conv };
+    let in_groups = |conv: Conv| Conv { groups: 2, ..conv };
+    let volume = Conv { input: [4, 9, 11], stride: [2, 1, 2], ..base };
+    let all = [base, large, ragged, turned, long, long_turned, rounds, tiny, volume];
+    for conv in all.into_iter().chain([base, large, long, rounds, tiny].map(strided)) {
+        assert!(check(&with_output(conv).unwrap(), 3), "{conv:?}");
+    }
+    for conv in [base, tiny, strided(long), strided(base), Conv { batch: 4, ..base }] {
+        let conv = with_output(in_groups(conv)).unwrap();
+        assert!(check(&conv, 5), "{conv:?}");
+        check_threads(&conv);
+    }
+    for conv in [large, turned, rounds, strided(rounds)] {
+        check_threads(&with_output(conv).unwrap());
+    }
+}

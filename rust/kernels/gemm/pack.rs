@@ -13,6 +13,9 @@ use std::ops::Range;
 /// Bytes of a row of the left operand within a slab.
 const SLAB_BYTES: usize = 1536;
 
+/// Terms of a transposed left operand that stay near while all panels are packed.
+const NEAR: usize = 64;
+
 /// The cut of `k` terms into slabs of nearly equal length.
 pub fn slabs<T>(k: usize) -> impl Iterator<Item = Range<usize>> + Clone {
     let count = k.div_ceil(SLAB_BYTES / size_of::<T>()).max(1);
@@ -52,11 +55,16 @@ impl RowPanels {
     /// `a` has these extents; `to` holds `rows * terms` elements, and these panels of it are the
     /// caller's.
     pub unsafe fn pack<T: Real>(self, panels: Range<usize>, a: Mat<T>, terms: usize, to: *mut T) {
-        for rows in panels.map(|i| self.at(i)) {
-            // SAFETY: promised by the caller.
-            unsafe {
-                let from = a.at(rows.start, 0);
-                pack_panel((rows.len(), terms), from, to.add(rows.start * terms));
+        // The panels of a transposed matrix share cache lines.
+        let each = if a.row == 1 { NEAR } else { terms.max(1) };
+        for first in (0..terms).step_by(each) {
+            let count = each.min(terms - first);
+            for rows in panels.clone().map(|i| self.at(i)) {
+                // SAFETY: promised by the caller.
+                unsafe {
+                    let to = to.add(rows.start * terms + first * rows.len());
+                    pack_panel((rows.len(), count), a.at(rows.start, first), to);
+                }
             }
         }
     }

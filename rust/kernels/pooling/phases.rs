@@ -7,7 +7,7 @@
 
 use super::Pool;
 use crate::kernels::arch::pairs::{self, BLOCK};
-use crate::kernels::conv::copy_row;
+use crate::kernels::layout::copy_row;
 use crate::kernels::real::Real;
 
 /// Outputs of a row that are calculated together.

@@ -3,7 +3,7 @@
 
 use super::Pool;
 use super::phases::{LANES, Phases};
-use crate::kernels::conv::copy_row;
+use crate::kernels::layout::copy_row;
 use crate::kernels::real::Real;
 use smallvec::SmallVec;
 

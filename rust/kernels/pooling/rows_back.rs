@@ -8,7 +8,7 @@ use super::Pool;
 use super::phases::{LANES, Phases};
 use super::rows::{Greatest, join_block, set_counts};
 use crate::kernels::arch::opaque;
-use crate::kernels::conv::copy_row;
+use crate::kernels::layout::copy_row;
 use crate::kernels::real::Real;
 use smallvec::SmallVec;
 use std::ops::Range;

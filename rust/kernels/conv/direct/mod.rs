@@ -12,12 +12,13 @@ mod data;
 mod weight;
 
 use super::blocks::{Block, Blocks};
-use super::grid::{Grid, copy_row};
+use super::grid::Grid;
 use super::{Conv, report};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, Kernels, Tile, WIDE};
 use crate::kernels::gemm::pack::{RowPanels, longest_slab, pack_panel, slabs};
 use crate::kernels::kept::{Keeper, with_made};
+use crate::kernels::layout::copy_row;
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;

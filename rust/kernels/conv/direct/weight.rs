@@ -1,6 +1,7 @@
 //! Gradients of filters: products of the stretches that a tap reads with the gradients of the
 //! outputs, laid out in cells.
 
+use super::super::pack::put_turned;
 use super::{Direct, TASKS};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
@@ -57,15 +58,8 @@ impl<T: Real> Direct<'_, T> {
                     }
                 });
             }
-            for group in 0..conv.groups {
-                // SAFETY: promised by the caller.
-                unsafe {
-                    let from = sums.at(group * depth * lanes);
-                    let from = Mat { ptr: from, row: 1, col: lanes as isize };
-                    let to = Mat::rows(dw.at(group * filters * depth), depth);
-                    copy_matrix((filters, depth), from, to);
-                }
-            }
+            // SAFETY: promised by the caller; the sums are complete.
+            unsafe { put_turned(conv, sums, lanes, dw) };
         });
     }
 

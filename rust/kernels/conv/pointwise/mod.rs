@@ -1,0 +1,251 @@
+//! Filters of one element: images are matrices already, or what strides leave of them.
+
+mod weight;
+
+use super::{Conv, Grid, report, start};
+use crate::kernels::gemm::blocked::{self, Left};
+use crate::kernels::gemm::{Mat, Threads, gemm};
+use crate::kernels::kept::{Keeper, with_made};
+use crate::kernels::parallel::{OnElements, Shared, in_pool, parallel_for};
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+
+pub use weight::{backward_weight, suits_weight};
+
+/// Elements of the output that are reported at once, where they are not those of a task.
+const REPORTED: usize = 1 << 14;
+
+/// `y = conv(x, w) + b`, of which `done` is called with what is finished.
+///
+/// # Safety
+/// As [`super::forward`].
+pub unsafe fn forward<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    (y, done): (*mut T, Option<OnElements<'_>>),
+    keeper: Option<Keeper<'_>>,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if suits_packing(conv) {
+            multiply_packed(conv, x, w, bias, (y, done), keeper);
+        } else {
+            multiply(conv, x, w, bias, y, done);
+        }
+    }
+}
+
+/// The product of every image, by as many threads.
+///
+/// # Safety
+/// As [`super::forward`].
+unsafe fn multiply<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+    done: Option<OnElements<'_>>,
+) {
+    let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
+    let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
+    let bias = bias.map(|b| Shared(b.cast_mut()));
+    let one = move |i: usize, threads: Threads| {
+        let g = i % conv.groups;
+        // SAFETY: image and group `i` has its own part of `x` and `y`.
+        unsafe {
+            let to = y.at(i * m * n);
+            let add = start(bias, g * m..(g + 1) * m, to, (n, n));
+            let a = Mat::rows(w.at(g * m * k), k);
+            with_columns(conv, x.at(i * k * conv.in_size()), threads, |b| {
+                gemm((m, n, k), a, Mat::rows(b.cast_mut(), n), Mat::rows(to, n), add, threads);
+            });
+        }
+    };
+    let images = conv.batch * conv.groups;
+    if images < 4 && in_pool(usize::MAX) {
+        (0..images).for_each(|i| one(i, Threads::Pool));
+        if let Some(done) = done {
+            parallel_for(images * m * n, REPORTED, done);
+        }
+        return;
+    }
+    parallel_for(images, 1, |range| {
+        for i in range {
+            one(i, Threads::One);
+            report(done, i * m..(i + 1) * m, n, 0..n);
+        }
+    });
+}
+
+/// Positions of a plane from which on packed filters of one element are the faster ones.
+const PLANE: usize = 128;
+
+/// Whether filters of one element are packed, which few images read: once for as long as they stay
+/// as they are.
+fn suits_packing(conv: &Conv) -> bool {
+    conv.batch * conv.groups < 4
+        && conv.out_size() >= PLANE
+        && conv.in_c > 1
+        && (8..=blocked::BAND).contains(&conv.out_c)
+}
+
+/// As [`multiply`], by the micro-kernel and with packed filters.
+///
+/// # Safety
+/// As [`super::forward`].
+unsafe fn multiply_packed<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    (y, done): (*mut T, Option<OnElements<'_>>),
+    keeper: Option<Keeper<'_>>,
+) {
+    let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
+    let images = conv.batch * conv.groups;
+    let bias = bias.map(|b| Shared(b.cast_mut()));
+    let pack = |room: &mut [T]| {
+        for (g, to) in room.chunks_exact_mut(m * k).enumerate() {
+            // SAFETY: promised by the caller; the room is that of a group's filters.
+            unsafe {
+                let from = Mat::rows(w.add(g * m * k).cast_mut(), k);
+                blocked::pack_left((m, k), from, to.as_mut_ptr(), Threads::Pool);
+            }
+        }
+    };
+    with_made(keeper, conv.groups * m * k, pack, |packed| {
+        for i in 0..images {
+            let g = i % conv.groups;
+            // SAFETY: promised by the caller; every image and group has its own part of `y`.
+            unsafe {
+                let to = y.add(i * m * n);
+                let add = start(bias, g * m..(g + 1) * m, to, (n, n));
+                let left = Shared(packed.as_ptr().add(g * m * k).cast_mut());
+                with_columns(conv, x.add(i * k * conv.in_size()), Threads::Pool, |b| {
+                    let (a, b) = (Left::Packed(left), Mat::rows(b.cast_mut(), n));
+                    let c = Mat::rows(to, n);
+                    blocked::multiply_left((m, n, k), a, b, c, add, Threads::Pool);
+                });
+            }
+        }
+    });
+    if let Some(done) = done {
+        parallel_for(images * m * n, REPORTED, done);
+    }
+}
+
+/// Calls `f` with the elements that filters of one element read of an image and group.
+///
+/// # Safety
+/// The planes from `x` on are those of the image and group.
+unsafe fn with_columns<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    threads: Threads,
+    f: impl FnOnce(*const T),
+) {
+    if conv.is_pointwise() {
+        return f(x);
+    }
+    with_scratch(conv.in_c * conv.out_size(), |columns: &mut [T]| {
+        // SAFETY: promised by the caller.
+        unsafe { collect_columns(conv, x, threads, columns.as_mut_ptr()) };
+        f(columns.as_ptr());
+    });
+}
+
+/// Copies the elements that filters of one element read of an image and group.
+///
+/// # Safety
+/// The planes from `x` on are those of the image and group, and `to` has room for the elements.
+unsafe fn collect_columns<T: Real>(conv: &Conv, x: *const T, threads: Threads, to: *mut T) {
+    let (grid, n) = (Grid::new(conv), conv.out_size());
+    let (x, to) = (Shared(x.cast_mut()), Shared(to));
+    threads.split(conv.in_c, (1usize << 14).div_ceil(n.max(1)), |channels| {
+        for c in channels {
+            // SAFETY: promised by the caller; channels are apart.
+            unsafe {
+                let to = std::slice::from_raw_parts_mut(to.at(c * n), n);
+                grid.spread(conv, x.at(c * conv.in_size()), to);
+            }
+        }
+    });
+}
+
+/// `dx` from `dy` and the filters.
+///
+/// # Safety
+/// As [`super::backward_data`].
+pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut T) {
+    let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
+    let (images, size) = (conv.batch * conv.groups, conv.in_size());
+    let (dy, w, dx) = (Shared(dy.cast_mut()), Shared(w.cast_mut()), Shared(dx));
+    // Over fewer positions turned filters are used too seldom for packing them beforehand.
+    let packs = n >= PLANE && k <= blocked::BAND;
+    with_scratch(if packs { conv.groups * m * k } else { 0 }, |packed: &mut [T]| {
+        let packed = Shared(packed.as_mut_ptr());
+        // SAFETY: promised by the caller.
+        let filters_of = |g: usize| unsafe { Mat::rows(w.at(g * m * k), k).t() };
+        if packs {
+            for g in 0..conv.groups {
+                // SAFETY: promised by the caller; the room is that of all filters.
+                unsafe {
+                    let to = packed.at(g * m * k);
+                    blocked::pack_left((k, m), filters_of(g), to, Threads::Pool);
+                }
+            }
+        }
+        let product = |i: usize, c: *mut T, threads: Threads| {
+            let (g, c) = (i % conv.groups, Mat::rows(c, n));
+            // SAFETY: promised by the caller.
+            unsafe {
+                let right = Mat::rows(dy.at(i * m * n), n);
+                if packs {
+                    let left = Left::Packed(Shared(packed.at(g * m * k)));
+                    blocked::multiply_left((k, n, m), left, right, c, false, threads);
+                } else {
+                    gemm((k, n, m), filters_of(g), right, c, false, threads);
+                }
+            }
+        };
+        let one = |i: usize, threads: Threads| {
+            // SAFETY: promised by the caller; image and group `i` has its own part of `dx`.
+            let to = unsafe { dx.at(i * k * size) };
+            if conv.is_pointwise() {
+                return product(i, to, threads);
+            }
+            with_scratch(k * n, |columns: &mut [T]| {
+                product(i, columns.as_mut_ptr(), threads);
+                // SAFETY: as above.
+                unsafe { put_columns(conv, columns.as_mut_ptr(), threads, to) };
+            });
+        };
+        if images < 4 && (packs || in_pool(usize::MAX)) {
+            (0..images).for_each(|i| one(i, Threads::Pool));
+        } else {
+            parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));
+        }
+    });
+}
+
+/// The inverse of [`collect_columns`]: elements that no filter reads are 0.
+///
+/// # Safety
+/// `columns` has those of an image and group, whose planes start at `x`.
+unsafe fn put_columns<T: Real>(conv: &Conv, columns: *mut T, threads: Threads, x: *mut T) {
+    let (grid, n, size) = (Grid::new(conv), conv.out_size(), conv.in_size());
+    let whole = grid.whole();
+    let (columns, x) = (Shared(columns), Shared(x));
+    threads.split(conv.in_c, (1usize << 14).div_ceil(size.max(1)), |channels| {
+        for c in channels {
+            // SAFETY: promised by the caller; channels are apart.
+            unsafe {
+                x.at(c * size).write_bytes(0, size);
+                grid.gather(conv, (0, &whole), columns.at(c * n).cast_const(), x.at(c * size));
+            }
+        }
+    });
+}
