@@ -63,6 +63,7 @@ test-rust: ## the tests of Rust, without Python
 
 ARM64 := aarch64-unknown-linux-gnu
 
+# QEMU does not start programs of the target for a test, and children of threaded ones hang in it.
 test-arm64: ## the tests of Rust for arm64, under QEMU on another machine (names what is missing)
 	@for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $$tool >/dev/null || { \
 		echo "test-arm64 needs $$tool: Debian's gcc-aarch64-linux-gnu, qemu-user"; exit 1; }; done
@@ -70,7 +71,8 @@ test-arm64: ## the tests of Rust for arm64, under QEMU on another machine (names
 		echo "test-arm64 needs the standard library: rustup target add $(ARM64)"; exit 1; }
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
-		$(ALONE) cargo test --target $(ARM64) --profile $(PROFILE) --no-default-features --quiet
+		$(ALONE) cargo test --target $(ARM64) --profile $(PROFILE) --no-default-features --quiet \
+		-- --skip contract_5_a_million --skip a_forked_child_finds
 
 loom: ## all interleavings of the state machines of the engine and of an array's latch
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
