@@ -20,11 +20,11 @@ MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=fu
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust test-python test-fast test-cuda kernel-check test-long loom loom-mutants memcheck fuzz
+.PHONY: help env build demo test test-rust test-arm64 test-python test-fast test-cuda kernel-check test-long loom loom-mutants memcheck fuzz
 .PHONY: compare coverage check check-rust lint types deny format docs wheel bench bench-plans clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,19 @@ ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
 test-rust: ## the tests of Rust, without Python
 	$(ALONE) cargo test --no-default-features --quiet
+
+ARM64 := aarch64-unknown-linux-gnu
+
+# QEMU does not start programs of the target for a test, and children of threaded ones hang in it.
+test-arm64: ## the tests of Rust for arm64, under QEMU on another machine (names what is missing)
+	@for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $$tool >/dev/null || { \
+		echo "test-arm64 needs $$tool: Debian's gcc-aarch64-linux-gnu, qemu-user"; exit 1; }; done
+	@[ -d "$$(rustc --print target-libdir --target $(ARM64))" ] || { \
+		echo "test-arm64 needs the standard library: rustup target add $(ARM64)"; exit 1; }
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+		$(ALONE) cargo test --target $(ARM64) --profile $(PROFILE) --no-default-features --quiet \
+		-- --skip contract_5_a_million --skip a_forked_child_finds
 
 loom: ## all interleavings of the state machines of the engine and of an array's latch
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \

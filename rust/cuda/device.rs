@@ -89,7 +89,11 @@ impl Device {
             blas: OnceLock::new(),
             workspace: OnceLock::new(),
             id,
-            name: text.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect(),
+            name: text
+                .iter()
+                .take_while(|&&c| c != 0)
+                .map(|c| c.to_ne_bytes()[0] as char)
+                .collect(),
             compute,
             copies,
             fault,

@@ -1,6 +1,6 @@
 //! Moving elements without changing them: strided copies between arrays of any dtype.
 
-use super::arch::transpose::{squares_4, squares_8};
+use super::arch::transpose::{SIDE_4, SIDE_8, squares_4, squares_8};
 use super::gemm::Mat;
 use super::parallel::{Shared, parallel_for};
 use crate::tensor::View;
@@ -241,8 +241,8 @@ unsafe fn transpose<T: Copy>(
         if rows > 0 && columns > 0 {
             // The remainder is covered by squares that end at the edge of the matrix.
             let side = match size_of::<T>() {
-                4 => 8,
-                _ => 4,
+                4 => SIDE_4,
+                _ => SIDE_8,
             };
             let (y, x) = ((n - side) as isize, (m - side) as isize);
             if rows < n {

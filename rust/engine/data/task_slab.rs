@@ -247,14 +247,19 @@ impl Slab {
     }
 }
 
-/// As an instruction, because the intrinsic compiles to a read prefetch for baseline x86-64.
-/// Processors without it treat it as a no-op.
+/// As an instruction, because the intrinsic compiles to a read prefetch for baseline x86-64, and
+/// that of arm64 is not stable. Processors without it treat it as a no-op.
 #[inline(always)]
 fn prefetch_for_write(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no architectural effect, whatever the address.
     unsafe {
         std::arch::asm!("prefetchw [{p}]", p = in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{p}]", p = in(reg) line, options(nostack, preserves_flags, readonly));
     }
     let _ = line;
 }

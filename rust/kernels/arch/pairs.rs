@@ -22,6 +22,12 @@ pub unsafe fn split<T: Copy>(from: *const T, even: *mut T, odd: *mut T, n: usize
                 _ => {}
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        match size_of::<T>() {
+            4 => return arm64::split_4(from.cast(), even.cast(), odd.cast(), n),
+            8 => return arm64::split_8(from.cast(), even.cast(), odd.cast(), n),
+            _ => {}
+        }
         for i in 0..n {
             *even.add(i) = *from.add(i.wrapping_mul(2));
             *odd.add(i) = *from.add(i.wrapping_mul(2).wrapping_add(1));
@@ -44,6 +50,12 @@ pub unsafe fn join<T: Copy>(even: *const T, odd: *const T, to: *mut T, n: usize)
                 8 => return x86::join_8(even.cast(), odd.cast(), to.cast(), n),
                 _ => {}
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        match size_of::<T>() {
+            4 => return arm64::join_4(even.cast(), odd.cast(), to.cast(), n),
+            8 => return arm64::join_8(even.cast(), odd.cast(), to.cast(), n),
+            _ => {}
         }
         for i in 0..n {
             *to.add(i.wrapping_mul(2)) = *even.add(i);
@@ -149,6 +161,49 @@ mod x86 {
         _mm512_storeu_pd,
         _mm512_permutex2var_pd
     );
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm64 {
+    use std::arch::aarch64::*;
+
+    /// Both directions for one size of elements, by loads and stores of two registers.
+    macro_rules! pairs {
+        ($split:ident, $join:ident, $elem:ty, $lanes:literal, $two:ident,
+         $load:ident, $store:ident, $load_two:ident, $store_two:ident) => {
+            /// # Safety
+            /// As [`super::split`].
+            #[inline]
+            #[target_feature(enable = "neon")]
+            pub unsafe fn $split(from: *const $elem, even: *mut $elem, odd: *mut $elem, n: usize) {
+                for i in (0..n).step_by($lanes) {
+                    // SAFETY: promised by the caller.
+                    unsafe {
+                        let two = $load_two(from.add(2 * i));
+                        $store(even.add(i), two.0);
+                        $store(odd.add(i), two.1);
+                    }
+                }
+            }
+
+            /// # Safety
+            /// As [`super::join`].
+            #[inline]
+            #[target_feature(enable = "neon")]
+            pub unsafe fn $join(even: *const $elem, odd: *const $elem, to: *mut $elem, n: usize) {
+                for i in (0..n).step_by($lanes) {
+                    // SAFETY: promised by the caller.
+                    unsafe {
+                        let two = $two($load(even.add(i)), $load(odd.add(i)));
+                        $store_two(to.add(2 * i), two);
+                    }
+                }
+            }
+        };
+    }
+
+    pairs!(split_4, join_4, f32, 4, float32x4x2_t, vld1q_f32, vst1q_f32, vld2q_f32, vst2q_f32);
+    pairs!(split_8, join_8, f64, 2, float64x2x2_t, vld1q_f64, vst1q_f64, vld2q_f64, vst2q_f64);
 }
 
 #[cfg(test)]

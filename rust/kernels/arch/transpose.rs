@@ -1,7 +1,16 @@
 //! Transposition of squares in registers. The compiler turns a plain loop into element-wise moves.
 
-/// `to[y, x] = from[x, y]` in squares of eight, as far as they fit in `0..n` and `0..m`; returns
-/// how far that is: `(0, 0)` where the machine has no such instructions.
+/// A cache line, all of which is used before the next rows of the source are read.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const LINE_BYTES: usize = 64;
+
+/// Side of the squares of [`squares_4`], a register of elements.
+pub const SIDE_4: usize = if cfg!(target_arch = "aarch64") { 4 } else { 8 };
+/// Side of the squares of [`squares_8`].
+pub const SIDE_8: usize = SIDE_4 / 2;
+
+/// `to[y, x] = from[x, y]` in squares of [`SIDE_4`], as far as they fit in `0..n` and `0..m`;
+/// returns how far that is: `(0, 0)` where the machine has no such instructions.
 ///
 /// # Safety
 /// Both hold these elements with the given distances between rows, and do not overlap.
@@ -10,18 +19,27 @@ pub unsafe fn squares_4(
     to: (*mut f32, isize),
     (n, m): (usize, usize),
 ) -> (usize, usize) {
-    let (n, m) = (n / 8 * 8, m / 8 * 8);
+    let (n, m) = (n / SIDE_4 * SIDE_4, m / SIDE_4 * SIDE_4);
     #[cfg(target_arch = "x86_64")]
     if super::level() >= super::Level::Avx2 {
         // SAFETY: the machine has AVX2; the rest is promised by the caller.
         unsafe { x86::squares_4(from, to, n, m) };
         return (n, m);
     }
-    let _ = (from, to, n, m);
-    (0, 0)
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: promised by the caller.
+        unsafe { arm64::squares_4(from, to, n, m) };
+        (n, m)
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    {
+        let _ = (from, to, n, m);
+        (0, 0)
+    }
 }
 
-/// As [`squares_4`], for elements of eight bytes and in squares of four.
+/// As [`squares_4`], for elements of eight bytes and in squares of [`SIDE_8`].
 ///
 /// # Safety
 /// As [`squares_4`].
@@ -30,23 +48,30 @@ pub unsafe fn squares_8(
     to: (*mut f64, isize),
     (n, m): (usize, usize),
 ) -> (usize, usize) {
-    let (n, m) = (n / 4 * 4, m / 4 * 4);
+    let (n, m) = (n / SIDE_8 * SIDE_8, m / SIDE_8 * SIDE_8);
     #[cfg(target_arch = "x86_64")]
     if super::level() >= super::Level::Avx2 {
         // SAFETY: the machine has AVX2; the rest is promised by the caller.
         unsafe { x86::squares_8(from, to, n, m) };
         return (n, m);
     }
-    let _ = (from, to, n, m);
-    (0, 0)
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: promised by the caller.
+        unsafe { arm64::squares_8(from, to, n, m) };
+        (n, m)
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    {
+        let _ = (from, to, n, m);
+        (0, 0)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::LINE_BYTES;
     use std::arch::x86_64::*;
-
-    /// A cache line, all of which is used before the next rows of the source are read.
-    const LINE_BYTES: usize = 64;
 
     /// # Safety
     /// As [`super::squares_4`]; `n` and `m` are multiples of 8.
@@ -152,6 +177,75 @@ mod x86 {
         for i in 0..4 {
             // SAFETY: promised by the caller.
             unsafe { _mm256_storeu_pd(to.0.offset(i as isize * to.1), r[i]) };
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm64 {
+    use super::{LINE_BYTES, SIDE_4, SIDE_8};
+    use std::arch::aarch64::*;
+
+    /// All squares of a matrix.
+    macro_rules! squares {
+        ($squares:ident, $square:ident, $elem:ty, $side:ident) => {
+            /// # Safety
+            /// As [`super::squares_4`]; `n` and `m` are multiples of the side.
+            #[target_feature(enable = "neon")]
+            pub unsafe fn $squares(
+                from: (*const $elem, isize),
+                to: (*mut $elem, isize),
+                n: usize,
+                m: usize,
+            ) {
+                const LINE: usize = LINE_BYTES / size_of::<$elem>();
+                for first in (0..n).step_by(LINE) {
+                    for x in (0..m).step_by($side) {
+                        for y in (first..n.min(first + LINE)).step_by($side) {
+                            let (x, y) = (x as isize, y as isize);
+                            // SAFETY: the square lies inside of both.
+                            unsafe {
+                                let from = (from.0.offset(x * from.1 + y), from.1);
+                                $square(from, (to.0.offset(y * to.1 + x), to.1));
+                            }
+                        }
+                    }
+                }
+            }
+        };
+    }
+
+    squares!(squares_4, square_4, f32, SIDE_4);
+    squares!(squares_8, square_8, f64, SIDE_8);
+
+    /// # Safety
+    /// Both hold four rows of four.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn square_4(from: (*const f32, isize), to: (*mut f32, isize)) {
+        // SAFETY: promised by the caller.
+        let r = [0, 1, 2, 3].map(|i| unsafe { vld1q_f32(from.0.offset(i * from.1)) });
+        // Even rows and odd ones, then all.
+        let zip = |a, b| (vzip1q_f32(a, b), vzip2q_f32(a, b));
+        let ((a, b), (c, d)) = (zip(r[0], r[2]), zip(r[1], r[3]));
+        let ((a, b), (c, d)) = (zip(a, c), zip(b, d));
+        let t = [a, b, c, d];
+        for i in 0..4 {
+            // SAFETY: promised by the caller.
+            unsafe { vst1q_f32(to.0.offset(i as isize * to.1), t[i]) };
+        }
+    }
+
+    /// # Safety
+    /// Both hold two rows of two.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn square_8(from: (*const f64, isize), to: (*mut f64, isize)) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let (a, b) = (vld1q_f64(from.0), vld1q_f64(from.0.offset(from.1)));
+            vst1q_f64(to.0, vtrn1q_f64(a, b));
+            vst1q_f64(to.0.offset(to.1), vtrn2q_f64(a, b));
         }
     }
 }

@@ -139,7 +139,7 @@ impl Packed<'_> {
     ) {
         let (size, channels) = (self.grid.all(), self.conv.in_c);
         // What 0 is as data.
-        let zero = group_of::<G>(G::MEMBERS, |_| G::moved::<T>() as u32);
+        let zero = group_of::<G>(G::MEMBERS, |_| u32::from(G::moved::<T>() as u8));
         parallel_for(images.len() * self.sets, (1usize << 14).div_ceil(size.max(1)), |sets| {
             for (image, set) in sets.map(|s| (s / self.sets, s % self.sets)) {
                 let (first, count) =

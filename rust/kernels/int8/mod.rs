@@ -3,7 +3,8 @@
 //!
 //! How operands are packed depends on the micro-kernels of the machine (`tile.rs`). Those for VNNI
 //! multiply unsigned bytes by signed ones. Weights are signed; data that is signed, too, is moved
-//! up by 128 when it is packed, and each sum begins 128 times the sum of its weights lower.
+//! up by 128 when it is packed, and each sum begins 128 times the sum of its weights lower. Those
+//! of arm64 multiply signed bytes: there it is unsigned data that is moved, down.
 
 pub mod convert;
 mod convolution;
@@ -292,6 +293,43 @@ mod tests {
             .collect()
     }
 
+    /// A convolution beside that of doubles.
+    fn check_convolution<T: Byte>(
+        conv: &Conv,
+        x: &[T],
+        w: &[i8],
+        quads: bool,
+    ) -> Result<(), TestCaseError> {
+        let filters = conv.groups * conv.out_c;
+        let start: Vec<i32> = (0..filters as i32).collect();
+        let mut y = vec![1; conv.batch * filters * conv.out_size()];
+        let fx: Vec<f64> = x.iter().map(|b| b.wide().into()).collect();
+        let fw: Vec<f64> = w.iter().map(|&b| b.into()).collect();
+        let bias: Vec<f64> = start.iter().map(|&b| b.into()).collect();
+        let mut want = vec![0.0; y.len()];
+        // SAFETY: the buffers have these extents.
+        unsafe {
+            let (x, w, y) = (x.as_ptr(), w.as_ptr(), y.as_mut_ptr());
+            match quads {
+                true => convolve_by::<Quads, T>(conv, x, w, &start, y),
+                false => convolve_by::<Pairs, T>(conv, x, w, &start, y),
+            }
+            crate::kernels::conv::forward(
+                conv,
+                fx.as_ptr(),
+                fw.as_ptr(),
+                Some(bias.as_ptr()),
+                want.as_mut_ptr(),
+                None,
+                None,
+            );
+        }
+        for (got, want) in y.iter().zip(&want) {
+            prop_assert!((f64::from(*got) - want).abs() < 0.25, "{got} {want}");
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn products_are_exact(
@@ -342,30 +380,11 @@ mod tests {
                 input: [1, size, size], kernel: [1, kernel, kernel], output: [1, out, out],
                 stride: [1, stride, stride], pad: [0, pad, pad], dilate: [1, dilate, dilate],
             };
-            let filters = groups * out_c;
-            let x: Vec<i8> = bytes(2 * groups * in_c * size * size, seed).iter().map(|&b| b as i8).collect();
-            let w: Vec<i8> = bytes(filters * in_c * kernel * kernel, seed ^ 1).iter().map(|&b| b as i8).collect();
-            let start: Vec<i32> = (0..filters as i32).collect();
-            let mut y = vec![1; 2 * filters * out * out];
-            // SAFETY: the buffers have these extents.
-            unsafe {
-                let (x, w, y) = (x.as_ptr(), w.as_ptr(), y.as_mut_ptr());
-                match quads {
-                    true => convolve_by::<Quads, i8>(&conv, x, w, &start, y),
-                    false => convolve_by::<Pairs, i8>(&conv, x, w, &start, y),
-                }
-            }
-            let float = |v: &[i8]| v.iter().map(|&b| f64::from(b)).collect::<Vec<f64>>();
-            let (fx, fw) = (float(&x), float(&w));
-            let bias: Vec<f64> = start.iter().map(|&b| f64::from(b)).collect();
-            let mut want = vec![0.0; y.len()];
-            // SAFETY: as above.
-            unsafe {
-                crate::kernels::conv::forward(&conv, fx.as_ptr(), fw.as_ptr(), Some(bias.as_ptr()), want.as_mut_ptr(), None, None);
-            }
-            for (got, want) in y.iter().zip(&want) {
-                prop_assert!((f64::from(*got) - want).abs() < 0.25, "{got} {want}");
-            }
+            let x = bytes(2 * groups * in_c * size * size, seed);
+            let w = bytes(groups * out_c * in_c * kernel * kernel, seed ^ 1);
+            let signed = |bytes: &[u8]| bytes.iter().map(|&b| b as i8).collect::<Vec<_>>();
+            check_convolution(&conv, &x, &signed(&w), quads)?;
+            check_convolution(&conv, &signed(&x), &signed(&w), quads)?;
         }
     }
 }

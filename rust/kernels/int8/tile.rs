@@ -4,10 +4,12 @@
 //! vector's columns lie side by side; one lane multiplies the members of two groups and adds the
 //! products to its sum. What a group holds depends on the instructions ([`Tiles`]): with VNNI four
 //! bytes, those of one side signed and those of the other not (`vpdpbusd`, 64 products an
-//! instruction); elsewhere two integers widened to 16 bits (`vpmaddwd`, 16 products with AVX2).
-//! Products are exact in both, and sums wrap.
+//! instruction), with the dot products of arm64 four signed bytes (`sdot`, 16 products); elsewhere
+//! two integers widened to 16 bits (`vpmaddwd`, 16 products with AVX2; `smlal`, 4 with NEON).
+//! Products are exact in all, and sums wrap.
 
 use super::Byte;
+#[cfg(target_arch = "x86_64")]
 use crate::kernels::arch::{Level, level};
 
 /// Most columns of a tile.
@@ -109,38 +111,46 @@ impl Tiles for Pairs {
             if level() >= Level::Avx2 {
                 return by_height!(height, R => x86::pairs::<R>(o, sums), 1 2 3 4 5 6);
             }
+            #[cfg(target_arch = "aarch64")]
+            by_height!(height, R => arm64::pairs::<R>(o, sums), 1 2 3 4 5 6);
+            #[cfg(not(target_arch = "aarch64"))]
             portable::<Pairs, 2>(height, o, sums, [widen_16; 2]);
         }
     }
 }
 
-/// Groups of four bytes: weights signed, data not.
+/// Groups of four bytes: weights signed, data only on arm64.
 #[derive(Clone, Copy)]
 pub struct Quads;
+
+/// Of an unsigned byte, the bit that differs in the data of [`Quads`].
+const SIGN: u8 = if cfg!(target_arch = "aarch64") { 0x80 } else { 0 };
 
 impl Quads {
     /// Whether this machine has instructions for them.
     pub fn suit() -> bool {
         #[cfg(target_arch = "x86_64")]
         return level() >= Level::Avx512 && is_x86_feature_detected!("avx512vnni");
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        return std::arch::is_aarch64_feature_detected!("dotprod");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         false
     }
 }
 
 impl Tiles for Quads {
     const MEMBERS: usize = 4;
-    const COLUMNS: usize = 32;
-    const ROWS: usize = 12;
+    const COLUMNS: usize = if cfg!(target_arch = "aarch64") { 16 } else { 32 };
+    const ROWS: usize = if cfg!(target_arch = "aarch64") { 6 } else { 12 };
 
     #[inline(always)]
     fn moved<T: Byte>() -> i32 {
-        T::MOVED
+        T::MOVED - i32::from(SIGN)
     }
 
     #[inline(always)]
     fn data<T: Byte>(x: T) -> u32 {
-        u32::from(x.moved())
+        u32::from(x.moved() ^ SIGN)
     }
 
     #[inline(always)]
@@ -157,12 +167,18 @@ impl Tiles for Quads {
                 return by_height!(height, R => x86::quads::<R, WEIGHTS_ARE_ROWS>(o, sums),
                     1 2 3 4 5 6 7 8 9 10 11 12);
             }
-            let widen = if WEIGHTS_ARE_ROWS { [signed_8, widen_8] } else { [widen_8, signed_8] };
+            #[cfg(target_arch = "aarch64")]
+            if Self::suit() {
+                return by_height!(height, R => arm64::quads::<R>(o, sums), 1 2 3 4 5 6);
+            }
+            let data = if SIGN == 0 { widen_8 } else { signed_8 };
+            let widen = if WEIGHTS_ARE_ROWS { [signed_8, data] } else { [data, signed_8] };
             portable::<Quads, 4>(height, o, sums, widen);
         }
     }
 }
 
+#[cfg(any(test, not(target_arch = "aarch64")))]
 fn widen_16(member: u32) -> i32 {
     i32::from(member as u16 as i16)
 }
@@ -268,6 +284,84 @@ mod x86 {
             for v in 0..2 {
                 // SAFETY: a row of sums has room for two vectors.
                 unsafe { _mm256_storeu_si256(sums[r][8 * v..].as_mut_ptr().cast(), lanes[r][v]) };
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm64 {
+    use super::{Operands, Pairs, Quads, Sums, Tiles};
+    use std::arch::aarch64::*;
+    use std::arch::asm;
+
+    /// # Safety
+    /// As [`super::Tiles::tile`], on a machine with dot products.
+    #[target_feature(enable = "neon,dotprod")]
+    pub unsafe fn quads<const R: usize>(o: Operands, sums: &mut Sums) {
+        let mut lanes = [[vdupq_n_s32(0); 4]; R];
+        for g in 0..o.groups {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let at = o.columns.add(g * Quads::COLUMNS);
+                let columns = [0, 4, 8, 12].map(|c| vld1q_s32(at.add(c)));
+                for r in 0..R {
+                    // Four bytes as the lowest ones of a vector: a broadcast would be a second
+                    // instruction beside the load.
+                    let row: f32 = o.rows.add(g * R + r).cast::<f32>().read();
+                    for v in 0..4 {
+                        // The standard library's function for it is not stable.
+                        asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.4b[0]",
+                            inout(vreg) lanes[r][v], in(vreg) columns[v], in(vreg) row,
+                            options(pure, nomem, nostack, preserves_flags));
+                    }
+                }
+            }
+        }
+        // SAFETY: the machine has the instructions.
+        unsafe { store(&lanes, sums) };
+    }
+
+    /// Six rows of four vectors, with what they are calculated from, fill the registers.
+    ///
+    /// # Safety
+    /// As [`super::Tiles::tile`].
+    #[target_feature(enable = "neon")]
+    pub unsafe fn pairs<const R: usize>(o: Operands, sums: &mut Sums) {
+        let mut lanes = [[vdupq_n_s32(0); 4]; R];
+        for g in 0..o.groups {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let at = o.columns.add(g * Pairs::COLUMNS).cast::<i16>();
+                // The first members of eight columns, and the second ones.
+                let [left, right] = [0, 16].map(|c| vld2q_s16(at.add(c)));
+                for r in 0..R {
+                    let row = vreinterpret_s16_s32(vdup_n_s32(*o.rows.add(g * R + r)));
+                    let [a, b, c, d] = &mut lanes[r];
+                    *a = vmlal_lane_s16::<0>(*a, vget_low_s16(left.0), row);
+                    *b = vmlal_high_lane_s16::<0>(*b, left.0, row);
+                    *c = vmlal_lane_s16::<0>(*c, vget_low_s16(right.0), row);
+                    *d = vmlal_high_lane_s16::<0>(*d, right.0, row);
+                    *a = vmlal_lane_s16::<1>(*a, vget_low_s16(left.1), row);
+                    *b = vmlal_high_lane_s16::<1>(*b, left.1, row);
+                    *c = vmlal_lane_s16::<1>(*c, vget_low_s16(right.1), row);
+                    *d = vmlal_high_lane_s16::<1>(*d, right.1, row);
+                }
+            }
+        }
+        // SAFETY: the machine has the instructions.
+        unsafe { store(&lanes, sums) };
+    }
+
+    /// # Safety
+    /// None beyond the instructions, which every machine of the target has.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn store<const R: usize>(lanes: &[[int32x4_t; 4]; R], sums: &mut Sums) {
+        for r in 0..R {
+            for v in 0..4 {
+                // SAFETY: a row of sums has room for four vectors.
+                unsafe { vst1q_s32(sums[r][4 * v..].as_mut_ptr(), lanes[r][v]) };
             }
         }
     }

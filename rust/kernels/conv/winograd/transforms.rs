@@ -14,7 +14,9 @@
 //! Integers, 1963 (the points).
 
 use crate::dtype::Element;
-use crate::kernels::arch::{Level, level};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::arch::Level;
+use crate::kernels::arch::level;
 use crate::kernels::gemm::vector::{Portable, Vector};
 use std::ops::Range;
 
