@@ -143,6 +143,23 @@ fn prefetch<T>(at: *mut T) {
     let _ = at;
 }
 
+/// Brings the cache line of `at` into the second-level cache.
+#[inline(always)]
+fn prefetch_behind<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast())
+    };
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) at,
+            options(readonly, nostack, preserves_flags));
+    }
+    let _ = at;
+}
+
 /// The tile of `M` rows and `N` registers.
 ///
 /// # Safety
@@ -172,6 +189,10 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
             for p in 0..together {
                 term::<V, ACCESS, M, N>(t, (a, &at, b), (first, p), &mut sums);
                 b = b.wrapping_add(t.b_step);
+            }
+            if ACCESS == Access::Panels as u8 {
+                // The next panel of `A` follows, for the processor too far away to foresee it.
+                prefetch_behind(a.wrapping_add(t.k * M));
             }
             a = a.wrapping_add(t.a_step);
         }
