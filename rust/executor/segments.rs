@@ -18,7 +18,7 @@ use crate::engine::RunContext;
 use crate::engine::{Prop, Push, RunOn, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
-use crate::graph::Plan;
+use crate::graph::{Plan, bodies};
 use crate::ndarray::Base;
 use crate::operator::{OpState, RandomKey};
 use std::ops::Range;
@@ -253,8 +253,10 @@ impl Program {
         let (program, run) = (self.clone(), run.clone());
         let task = if segment.callback {
             let (step, has_peers) = (segment.steps[0].start, segment.has_peers);
+            let pushes = !bodies(&self.steps[step].prepared.attrs).is_empty();
+            let line = pushes.then(call_site::current);
             let start = move |rc: &RunContext, done| {
-                program.start_callback(step, has_peers, &run, rc.stream, done);
+                program.start_callback((step, has_peers, line), &run, rc.stream, done);
             };
             // One with peers outlives its push.
             if has_peers { Task::asynchronous(start) } else { Task::finding_line(start) }

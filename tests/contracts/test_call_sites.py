@@ -98,6 +98,23 @@ def test_a_failed_backward_names_the_line_of_the_run():
     assert "Custom" in note and note.endswith(f"{__file__}:{at}")
 
 
+def test_a_failed_backward_of_a_body_names_the_line_of_the_run():
+    def body(data, state):
+        parts = [
+            sym.Custom(x, op_type="test_call_sites_limited", name=name)
+            for x, name in ((state + data, "n"), (state - data, "m"))
+        ]
+        return parts[0] + parts[1], parts[0] + parts[1]
+
+    _, state = sym.contrib.foreach(body, sym.Variable("d"), sym.Variable("x"))
+    exe = state.simple_bind(mx.cpu(), d=(2, 3), x=(3,))
+    exe.forward(is_train=True)
+    exe.backward([nd.ones(3)])
+    at = line() - 1
+    note = note_of(KeyError, exe.grad_dict["x"].asnumpy)
+    assert "Custom" in note and note.endswith(f"{__file__}:{at}")
+
+
 def test_executors_that_share_memory_know_the_line_too():
     first = limited(1)
     second = limited(9, first)

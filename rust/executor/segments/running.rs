@@ -4,7 +4,7 @@ use super::{PassInfo, Program};
 use crate::cuda::Device;
 use crate::engine::{Mark, OnComplete, RunContext};
 use crate::error::Result;
-use crate::executor::call_site;
+use crate::executor::call_site::{self, CallSite};
 use crate::executor::chain::{Chain, Link, Part};
 use crate::executor::on_device::complete;
 use crate::executor::replay::Run;
@@ -222,17 +222,17 @@ impl Program {
         self.base.profiler.operator(mode::SYMBOLIC, node.op_name(), &node.name, step.device)
     }
 
+    /// Starts a step that is a callback. With the user's line if it pushes operations of its own.
     pub(super) fn start_callback(
         self: &Arc<Self>,
-        at: usize,
-        has_peers: bool,
+        (at, has_peers, line): (usize, bool, Option<Option<Arc<str>>>),
         run: &PassInfo,
         stream: Option<usize>,
         done: OnComplete,
     ) {
         let step = &self.steps[at];
         let ctx = self.context(at, run, stream);
-        let line = OnceLock::new();
+        let line = line.map_or_else(OnceLock::new, OnceLock::from);
         let program = self.clone();
         let running = Arc::new(RunningStep { mark: done.mark(), program, at, has_peers, line });
         let within = running.clone();
@@ -277,7 +277,8 @@ struct RunningStep {
     program: Arc<Program>,
     at: usize,
     has_peers: bool,
-    /// The user's line, once the step outlives its push.
+    /// The user's line, once the step outlives its push; from the beginning if it pushes operations
+    /// of its own.
     line: OnceLock<Option<Arc<str>>>,
 }
 
@@ -310,6 +311,10 @@ impl Within for RunningStep {
         let node = &plan.graph.nodes[*node as usize].name;
         let label = label.as_deref();
         let _span = label.and_then(|l| base.profiler.operator(mode::SYMBOLIC, l, node, *device));
-        self.mark.inside(f);
+        let run = || self.mark.inside(f);
+        match self.line.get() {
+            Some(line) => call_site::with(CallSite::Known(line.clone()), run),
+            None => run(),
+        }
     }
 }
