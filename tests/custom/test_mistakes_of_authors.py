@@ -15,16 +15,55 @@ class Factor(mx.Parameter):
     k: int = 2
 
 
-@pytest.fixture(params=["function", "user operator"])
+class Empty(mx.Parameter):
+    pass
+
+
+class Twice(mx.Operator):
+    def forward(self, ctx, in_data, req, out_data, aux_states):
+        self.assign(out_data[0], req[0], in_data[0] * 2)
+
+
+class Plain(mx.OperatorProperty):
+    def infer_shape(self, in_shape):
+        return in_shape, in_shape, []
+
+    def create_operator(self, ctx):
+        return Twice()
+
+
+def registered_by_attributes(name):
+    def compute(attrs, ctx, inputs, req, outputs):
+        op.assign(outputs[0], req[0], inputs[0] * 2)
+
+    entry = op.register(name).set_attr_parser(Empty)
+    entry.set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr("FCompute<cpu>", compute)
+
+
+def user_operator(name):
+    op.define(name, inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
+    op.kernel(name)(lambda ctx: ctx.assign("out", ctx.inp("x") * 2))
+
+
+#: Ways to write an operator that doubles and has no parameters, or a struct without fields.
+WITHOUT_PARAMETERS = {
+    "function": lambda name: op.op(name)(lambda x: x * 2),
+    "function_of_struct": lambda name: op.op(name, param=Empty)(lambda p, x: x * 2),
+    "attributes": registered_by_attributes,
+    "user_operator": user_operator,
+    "class": lambda name: mx.operator.register(name)(type("Class", (Plain,), {})),
+    "class_of_struct": lambda name: mx.operator.register(name)(
+        type("ClassOfStruct", (Plain,), {"Param": Empty})
+    ),
+}
+
+
+@pytest.fixture(params=WITHOUT_PARAMETERS)
 def plain(request):
     """An operator without parameters."""
-    name = f"mistakes_plain_{request.param.split()[0]}"
-    if name not in registry.entries and name not in registry.user_operators:
-        if request.param == "function":
-            op.op(name)(lambda x: x * 2)
-        else:
-            op.define(name, inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
-            op.kernel(name)(lambda ctx: ctx.assign("out", ctx.inp("x") * 2))
+    name = f"mistakes_plain_{request.param}"
+    if not hasattr(nd, name):
+        WITHOUT_PARAMETERS[request.param](name)
     return name
 
 

@@ -48,13 +48,13 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
 
 
-def refuse_parameters(operator: str, given: Iterable[str]) -> None:
-    """Refuses the parameters of a call of an operator that declares none.
+def refuse_parameters(operator: str, values: Sequence[Any], given: Iterable[str]) -> None:
+    """Refuses the parameters of a call of an operator that declares none, and so has no values.
 
     Without this they would be ignored, as by MXNet's own operators without parameters.
     """
     for key in given:
-        if not key.startswith("__"):  # attributes that a graph keeps with its nodes
+        if not values and not key.startswith("__"):  # those are attributes of a graph's nodes
             raise unknown(operator, "parameter", key, ())
 
 

@@ -9,7 +9,7 @@ from .. import _core
 from .._warnings import warn
 from ..base import MXValueError
 from . import registry
-from .checks import TYPES, check_exec_type, free_name, invalid, warn_of_replacing
+from .checks import TYPES, check_exec_type, free_name, invalid, refuse_parameters, warn_of_replacing
 from .custom_op import CustomOpProp
 from .definition import ANY_INPUTS, Definition, checked_views, named_inputs
 from .legacy import PythonOp
@@ -77,6 +77,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         if own_init or params is None:
             prop.init({k: str(v) for k, v in given.items()})
         else:
+            refuse_parameters(name, values, given)
             prop.param = params.from_values(values)
         return Node(name, prop, property_style=True)
 

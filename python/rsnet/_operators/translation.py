@@ -81,8 +81,8 @@ class Translation:
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
         param, struct = self.record.param, self._struct()
-        if param is None and self.record.decorated:
-            refuse_parameters(self.name, given)
+        if struct is not None or self.record.decorated:
+            refuse_parameters(self.name, values, given)
         attrs = Attrs(self.name, None, {k: str(v) for k, v in given.items()})
         if struct is not None:
             attrs.parsed = struct.from_values(values)

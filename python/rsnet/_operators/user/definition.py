@@ -161,8 +161,7 @@ class UserOpDefinition:
         return self.attrs[attribute].compared(self.name, attribute, how, value)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
-        if given and not values:
-            refuse_parameters(self.name, given)
+        refuse_parameters(self.name, values, given)
         attrs = dict(zip(self.attrs, values))
         more = iter(values[len(self.attrs) :])
         counts: dict[str, int] = {}
