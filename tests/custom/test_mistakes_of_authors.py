@@ -288,3 +288,54 @@ def test_a_class_registered_later_must_fit_the_graph(more):
     mx.operator.register(later)(type("Later", (Prop,), {more: lambda self: names}))
     with pytest.raises(mx.MXNetError, match=f"class of op_type '{later}'.*1 inputs and 1 outputs"):
         net.simple_bind(mx.cpu(), data=(2,))
+
+
+# A value where a function belongs ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [Plain, mx.operator.CustomOpProp])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("list_arguments", ["a", "b"]),
+        ("list_outputs", ["a"]),
+        ("list_auxiliary_states", []),
+        ("declare_backward_dependency", [0]),
+        ("infer_shape", None),
+        ("create_operator", Twice()),
+    ],
+)
+def test_values_in_the_place_of_methods_are_refused(base, name, value):
+    cls = type("Valued", (base,), {name: value})
+    text = rf"register\('mistakes_valued'\): invalid Valued.{name} .*: expected a method"
+    with pytest.raises(TypeError, match=text):
+        mx.operator.register("mistakes_valued")(cls)
+    assert not hasattr(nd, "mistakes_valued")
+    assert "mistakes_valued" not in registry.custom_props
+
+
+@pytest.mark.parametrize("name", ["num_outputs", "num_visible_outputs", "forward_resource"])
+def test_numbers_in_the_place_of_methods_are_refused(name):
+    text = rf"register\('mistakes_valued'\): invalid Numbered.{name} 1: expected a method"
+    with pytest.raises(TypeError, match=text):
+        mx.operator.register("mistakes_valued")(type("Numbered", (Plain,), {name: 1}))
+
+
+@pytest.mark.parametrize("struct", [{"eps": 1.0}, dict, Factor(k=3)])
+def test_parameters_of_a_class_are_a_struct(struct):
+    text = r"invalid Structured.Param .*: expected a subclass of rsnet.Parameter"
+    with pytest.raises(TypeError, match=rf"register\('mistakes_struct'\): {text}"):
+        mx.operator.register("mistakes_struct")(type("Structured", (Plain,), {"Param": struct}))
+
+
+def test_an_output_is_like_an_operand_not_like_a_name():
+    op.define("mistakes_like", inputs="in", infer=lambda ctx: ctx.out("out").like("in"))
+    op.kernel("mistakes_like")(lambda ctx: None)
+    text = r"invalid argument of like 'in': expected an input or output, such as ctx.inp\('in'\)"
+    with pytest.raises(TypeError, match=f"infer: {text}"):
+        nd.mistakes_like(nd.ones((1,)))
+
+
+def test_a_check_of_an_attribute_is_a_function():
+    with pytest.raises(TypeError, match="Attr: invalid check 'x > 0': expected a function"):
+        op.Attr(float, 1.0, check="x > 0")

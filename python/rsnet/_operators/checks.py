@@ -10,6 +10,7 @@ import numpy as np
 
 from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError, shown
+from ..parameter import Parameter
 from . import registry
 
 #: NumPy's types by name; None is an unknown type.
@@ -56,6 +57,17 @@ def refuse_parameters(operator: str, values: Sequence[Any], given: Iterable[str]
     for key in given:
         if not values and not key.startswith("__"):  # those are attributes of a graph's nodes
             raise unknown(operator, "parameter", key, ())
+
+
+def is_struct(value: Any) -> bool:
+    """Whether ``value`` is a class of parameters."""
+    return isinstance(value, type) and issubclass(value, Parameter)
+
+
+def check_struct(operator: str, what: str, value: Any) -> None:
+    """Refuses what is neither a class of parameters nor None."""
+    if value is not None and not is_struct(value):
+        raise invalid(operator, what, value, "a subclass of rsnet.Parameter", MXTypeError)
 
 
 def is_integer(value: Any, least: int, most: int = MOST_OPERANDS) -> bool:

@@ -13,7 +13,15 @@ from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, new_entry, register
-from .checks import check_takes, checked_docs, fail, function_name, invalid, warn_of_replacing
+from .checks import (
+    check_struct,
+    check_takes,
+    checked_docs,
+    fail,
+    function_name,
+    invalid,
+    warn_of_replacing,
+)
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 from .user.arguments import parse_args
@@ -88,8 +96,7 @@ def op(
     inputs, outputs = _names(name, "input", inputs), _names(name, "output", outputs)
     if not outputs:
         raise fail(name, "invalid outputs: expected one at least")
-    if not (param is None or (inspect.isclass(param) and issubclass(param, Parameter))):
-        raise invalid(name, "param", param, "a subclass of rsnet.Parameter", MXTypeError)
+    check_struct(name, "param", param)
 
     def decorate(f: Any) -> Any:
         if not callable(f):

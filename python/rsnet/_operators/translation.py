@@ -15,6 +15,7 @@ from .checks import (
     fail,
     invalid,
     is_integer,
+    is_struct,
     name_list,
     refuse_parameters,
     resource_requests,
@@ -57,7 +58,7 @@ class Translation:
     def _struct(self) -> type[Parameter] | None:
         """The parameters' class; ``None`` if a function parses them, or there are none."""
         param = self.record.param
-        return param if isinstance(param, type) and issubclass(param, Parameter) else None
+        return param if is_struct(param) else None
 
     def _parameter_docs(self) -> str:
         if not self.record.param_docs:

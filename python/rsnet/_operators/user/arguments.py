@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base import MXTypeError
 from ...parameter import MISSING, schema_field
 from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, unknown
 from ..definition import Facts
@@ -115,8 +116,8 @@ class Attr:
     default : optional
         Without it the attribute must be set.
     check : callable, optional
-        ``check(value)`` refuses a value by returning False or a text, or by raising. It is tried on
-        the default at once.
+        ``check(value)`` refuses a value by returning False or a text, or by raising. ``define``
+        tries it on the default.
     """
 
     def __init__(
@@ -130,6 +131,8 @@ class Attr:
         name = _TYPES_OF_KINDS.get(kind) if not isinstance(kind, str) else kind
         if name not in _KINDS:
             raise unknown("Attr", "kind", kind, _KINDS)
+        if check is not None and not callable(check):
+            raise invalid("Attr", "check", check, "a function", MXTypeError)
         self.kind: str = name
         self.check = check
         self.doc = doc

@@ -70,6 +70,9 @@ class TensorDesc:
 
     def like(self, other: TensorDesc) -> TensorDesc:
         """Takes over shape and type of ``other``."""
+        if not isinstance(other, TensorDesc):
+            described = "an input or output, such as ctx.inp('in')"
+            raise invalid("infer", "argument of like", other, described, MXTypeError)
         self._shape, self.dtype = other._shape, other.dtype
         return self
 
