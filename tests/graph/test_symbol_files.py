@@ -15,7 +15,7 @@ import rsnet as mx
 from rsnet.base import MXNetError
 
 sym, nd = mx.sym, mx.nd
-MXNET = os.environ.get("RSNET_MXNET")
+MXNET = os.environ.get("MXNET_PYTHON")
 
 
 def mlp():
