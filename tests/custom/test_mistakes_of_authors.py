@@ -229,10 +229,15 @@ def copies(name, **parts):
 def test_a_check_names_the_value_that_it_refuses():
     function = copies(
         "mistakes_checked",
-        attrs={"mode": op.Attr(str, "fast", check=lambda mode: mode in ("fast", "slow"))},
+        attrs={
+            "mode": op.Attr(
+                str, "fast", check=lambda mode: mode in ("fast", "slow"), doc="How fast."
+            )
+        },
         check=lambda conf: conf.attr("mode") != "slow",
     )
-    with pytest.raises(mx.MXNetError, match="mistakes_checked: invalid attribute 'mode' 'medium':"):
+    text = r"invalid attribute 'mode' 'medium': expected a value that its check accepts .How fast"
+    with pytest.raises(mx.MXNetError, match=f"mistakes_checked: {text}"):
         function(nd.ones((1,)), mode="medium")
     with pytest.raises(mx.MXNetError, match="mistakes_checked: invalid attributes {'mode': 'slow'"):
         function(nd.ones((1,)), mode="slow")

@@ -32,11 +32,13 @@ def call(e, *arrays, **params):
     ("name", "near"),
     [
         ("FInfershape", "FInferShape"), ("FCompute<tpu>", "FCompute<cpu>"),
-        ("FCompute", "FCompute<cpu>"), ("FGradients", "FGradient"), ("FNonsense", "FGradient"),
+        ("FCompute", "FCompute<cpu>"), ("FGradients", "FGradient"), ("FQ", ""),
     ],
 )  # fmt: skip
-def test_an_unknown_function_lists_the_near_ones(name, near):
-    with pytest.raises(MXNetError, match=f"unknown attribute '{name}': expected .*{near}"):
+def test_of_an_unknown_function_the_nearest_is_proposed(name, near):
+    hint = f"did you mean '{near}'. " if near else ""
+    listed = "expected one of: FListInputNames, .*FExecType"
+    with pytest.raises(MXNetError, match=f"unknown attribute '{name}': {hint}{listed}"):
         entry().set_attr(name, lambda *a: None)
 
 

@@ -202,7 +202,7 @@ def test_exceptions_of_user_operators(parts):
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"check": lambda conf: False}, "attributes {}: expected what the check= accepts"),
+        ({"check": lambda conf: False}, "attributes {}: expected attributes that the check of"),
         ({"infer": lambda ctx: setattr(ctx.out("out"), "shape", "ab")}, "expected a tuple"),
         ({"infer": lambda ctx: ctx.out("no_such")},
          "unknown output 'no_such': expected one of: out"),

@@ -144,7 +144,7 @@ class Attr:
         kind = self.kind
         if kind.startswith("list_"):
             if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, np.ndarray)):
-                raise invalid(op, f"attribute '{name}'", value, f"kind {kind}")
+                raise invalid(op, f"attribute '{name}'", value, kind)
             return tuple(self._item(op, name, kind[5:], v, value) for v in value)
         return self._item(op, name, kind, value, value)
 
@@ -152,7 +152,7 @@ class Attr:
         types, normal = _ITEMS[kind]
         value = normal(item) if isinstance(item, types) else None
         if value is None:
-            raise invalid(op, f"attribute '{name}'", whole, f"kind {self.kind}")
+            raise invalid(op, f"attribute '{name}'", whole, self.kind)
         limits = _LIMITS.get(kind)
         if limits is not None and not limits[0] <= value <= limits[1]:
             raise invalid(op, f"attribute '{name}'", item, f"a value within {kind}")
@@ -161,7 +161,8 @@ class Attr:
     def verify(self, op: str, name: str, value: Any) -> None:
         """Runs the check function."""
         if self.check is not None:
-            refuse(op, f"attribute '{name}'", value, self.check(value))
+            accepted = "a value that its check accepts" + (f" ({self.doc})" if self.doc else "")
+            refuse(op, f"attribute '{name}'", value, self.check(value), accepted)
 
     # The core's schema ---------------------------------------------------------------------------
 
@@ -189,14 +190,14 @@ class Attr:
         return str(self.normal(op, name, value))
 
 
-def refuse(op: str, what: str, value: Any, answer: Any) -> None:
+def refuse(op: str, what: str, value: Any, answer: Any, accepted: str) -> None:
     """Turns the answer of a check function into an error if it refuses the value."""
     if answer is None or answer is True:
         return
     if isinstance(answer, str):
         raise fail(op, answer)
     if not answer:
-        raise invalid(op, what, value, "what the check= accepts")
+        raise invalid(op, what, value, accepted)
 
 
 class Conf:

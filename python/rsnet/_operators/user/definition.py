@@ -82,9 +82,14 @@ class UserOpDefinition:
             full[key] = attrs.get(key, declared.default)
             declared.verify(self.name, key, full[key])
         conf = Conf(self, counts, full)
-        if self.check is not None:
-            refuse(self.name, "attributes", full, self.check(conf))
+        self._refuse(conf)
         return conf
+
+    def _refuse(self, conf: Conf) -> None:
+        """Runs the check function of all attributes."""
+        if self.check is not None:
+            accepted = "attributes that the check of op.define accepts"
+            refuse(self.name, "attributes", conf.attrs, self.check(conf), accepted)
 
     def check_defaults(self) -> None:
         """Runs all checks on the defaults, as far as there are defaults."""
@@ -92,10 +97,8 @@ class UserOpDefinition:
         defaults = Defaults((k, a.default) for k, a in self.attrs.items() if not a.required)
         for key, value in defaults.items():
             self.attrs[key].verify(self.name, key, value)
-        if self.check is not None:
-            with contextlib.suppress(NotGiven):
-                answer = self.check(Conf(self, counts, defaults))
-                refuse(self.name, "attributes", dict(defaults), answer)
+        with contextlib.suppress(NotGiven):
+            self._refuse(Conf(self, counts, defaults))
 
     # The core's side ---------------------------------------------------------------------------
 
