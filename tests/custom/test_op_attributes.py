@@ -155,6 +155,28 @@ def test_a_stateful_function_without_a_state():
         call(e).asnumpy()
 
 
+def test_names_and_numbers_are_asked_for_once():
+    class Factor(mx.Parameter):
+        factor: int = 1
+
+    asked = []
+
+    def answering(attribute, answer):
+        return lambda attrs: asked.append(attribute) or answer
+
+    e = entry().set_attr_parser(Factor).set_attr("FCompute<cpu>", fill(1))
+    for attribute, answer in (
+        ("FListInputNames", ["x"]), ("FListOutputNames", ["y"]), ("FNumVisibleOutputs", 1),
+        ("FMutateInputs", []), ("FIgnoreInputs", []), ("FInplaceOption", [(0, 0)]),
+    ):  # fmt: skip
+        e.set_attr(attribute, answering(attribute, answer))
+    asked.clear()
+    call(e, factor=3).wait_to_read()
+    # The core asks for in-place pairs too, after the check at the call.
+    assert sorted(asked) == sorted(["FListInputNames", "FListOutputNames", "FNumVisibleOutputs",
+        "FMutateInputs", "FIgnoreInputs", "FInplaceOption", "FInplaceOption"])  # fmt: skip
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_an_identity_shares_bytes_although_others_read_them(same):
     """An operator that returns its input as it is may share the memory of one read elsewhere."""

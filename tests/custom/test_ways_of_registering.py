@@ -250,7 +250,7 @@ def test_more_elements_than_there_are_bytes():
             getattr(nd, name)(nd.ones((1,))).wait_to_read()
 
 
-@pytest.mark.parametrize("size", ["8", 1.5, True, None, -1, 2**63, 10**40])
+@pytest.mark.parametrize("size", ["8", 1.5, True, None, -1, 2**56 + 1, 2**63, 10**40])
 def test_tmp_of_wrong_kinds(size):
     with pytest.raises(MXNetError, match="invalid tmp .*: expected bytes"):
         op.kernel("t_doors_tmp", tmp=size)

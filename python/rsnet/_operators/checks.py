@@ -40,6 +40,11 @@ def invalid(
     return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
 
 
+def wrong_result(operator: str, function: str, answer: Any, expected: str) -> Exception:
+    """An error for what an author's function returned."""
+    return invalid(operator, f"result of {function}", answer, expected)
+
+
 def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
     """An error for a name that is not declared; it proposes the nearest ones."""
     listed = list(known)
@@ -135,7 +140,7 @@ def check_exec_type(operator: str, what: str, answer: Any) -> None:
     if answer not in ("sync", 0):
         done = "a function is done when it returns"
         later = "engine.push_async runs functions that are done later"
-        raise invalid(operator, f"result of {what}", answer, f"'sync': {done} ({later})")
+        raise wrong_result(operator, what, answer, f"'sync': {done} ({later})")
 
 
 def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[str]) -> None:
@@ -192,12 +197,12 @@ def dtype_name(value: Any) -> str | None:
 def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
     """Checks that ``value`` lists distinct names: identifiers, or any text with ``any_text``."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise invalid(operator, f"result of {what}", value, "a list of names")
+        raise wrong_result(operator, what, value, "a list of names")
     for name in value:
         if not (any_text and isinstance(name, str) and name):
             argument_name(f"{operator}: {what}", name)
     if len(set(value)) != len(value):
-        raise invalid(operator, f"result of {what}", list(value), "every name once")
+        raise wrong_result(operator, what, list(value), "every name once")
     return tuple(value)
 
 
@@ -212,22 +217,26 @@ def checked_docs(operator: str, docs: Any, names: Sequence[str]) -> Mapping[str,
     return docs
 
 
+def checked_bytes(operator: str, what: str, n: Any) -> int:
+    """``n`` if it is a number of bytes."""
+    if not is_integer(n, 0, MOST_BYTES):
+        raise invalid(operator, what, n, f"bytes, 0 to {MOST_BYTES}")
+    return int(n)
+
+
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
     """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds,
     each with the bytes that it needs. (0: the operator does not say.)
     """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
-        raise invalid(operator, f"result of {method}", answer, "a list of resources")
+        raise wrong_result(operator, method, answer, "a list of resources")
     requests = []
     for given in answer:
         kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
         kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
             raise invalid(operator, f"resource in {method}", kind, "one of: temp_space, random")
-        if not is_integer(size, 0, MOST_BYTES):
-            limits = f"bytes, 0 to {MOST_BYTES}"
-            raise invalid(operator, f"size of {kind} in {method}", size, limits)
-        requests.append((kind, int(size)))
+        requests.append((kind, checked_bytes(operator, f"size of {kind} in {method}", size)))
     if sum(kind == "temp_space" for kind, _ in requests) > 1:
-        raise invalid(operator, f"result of {method}", answer, "at most one temp_space")
+        raise wrong_result(operator, method, answer, "at most one temp_space")
     return requests

@@ -94,8 +94,6 @@ def op(
     """
     function_name("op", name)
     inputs, outputs = _names(name, "input", inputs), _names(name, "output", outputs)
-    if not outputs:
-        raise fail(name, "invalid outputs: expected one at least")
     check_struct(name, "param", param)
 
     def decorate(f: Any) -> Any:

@@ -11,7 +11,16 @@ from typing import Any
 
 from .._exceptions import add_note
 from ..base import MXNetError, Unusable
-from .checks import TYPES, invalid, is_integer, name_list, resource_requests, shape_list, type_list
+from .checks import (
+    TYPES,
+    invalid,
+    is_integer,
+    name_list,
+    resource_requests,
+    shape_list,
+    type_list,
+    wrong_result,
+)
 from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
 from .property import OperatorProperty
@@ -81,7 +90,7 @@ class Node:
         self.args, self.aux = listed("list_arguments"), listed("list_auxiliary_states")
         inputs, outputs = self.args + self.aux, listed("list_outputs")
         if not outputs:
-            raise self._wrong("list_outputs", (), "at least one output")
+            raise wrong_result(self.name, "list_outputs", (), "at least one output")
         if len(set(inputs)) != len(inputs):
             what = "names of arguments and auxiliary states"
             raise invalid(name, what, list(inputs), "every name once")
@@ -103,15 +112,12 @@ class Node:
             if self._overrides("backward_inplace_option"):
                 self.backward_inplace()
 
-    def _wrong(self, method: str, answer: Any, expected: str) -> Exception:
-        return invalid(self.name, f"result of {method}", answer, expected)
-
     def _overrides(self, method: str) -> bool:
         return getattr(type(self.prop), method) is not getattr(OperatorProperty, method)
 
     def _count(self, method: str, value: Any) -> int:
         if not is_integer(value, 1, self.n_out):
-            raise self._wrong(method, value, f"1 to {self.n_out}")
+            raise wrong_result(self.name, method, value, f"1 to {self.n_out}")
         return int(value)
 
     # Inference ---------------------------------------------------------------------------------
@@ -146,7 +152,7 @@ class Node:
         if answer is None or answer is False:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) not in (2, 3):
-            raise self._wrong(method, answer, "(inputs, outputs, auxiliary states)")
+            raise wrong_result(self.name, method, answer, "(inputs, outputs, auxiliary states)")
         names = (self.args, self.facts.outputs, self.aux)
         parts = [
             checked(self.name, f"{what} of {method}", part, listed)
@@ -174,7 +180,7 @@ class Node:
                 plan = None
             if plan is None or len(set(plan)) != len(plan):
                 expected = "a list of entries that it was given, each at most once"
-                raise self._wrong("declare_backward_dependency", answer, expected)
+                raise wrong_result(self.name, "declare_backward_dependency", answer, expected)
             self._plan = plan
         return self._plan
 
@@ -224,14 +230,15 @@ class Node:
             return [(sources.index(s), targets.index(t), False) for s, t in pairs]
         except (TypeError, ValueError):
             first = "input" if which == "forward" else "declared dependency"
-            raise self._wrong(method, pairs, f"a list of pairs ({first}, output)") from None
+            expected = f"a list of pairs ({first}, output)"
+            raise wrong_result(self.name, method, pairs, expected) from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
         given = getattr(self.prop, "accumulates", False)
         answer = given() if callable(given) else given
         if not isinstance(answer, bool):
-            raise self._wrong("accumulates", answer, "True or False")
+            raise wrong_result(self.name, "accumulates", answer, "True or False")
         return answer
 
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
@@ -320,4 +327,4 @@ def checked_operator(name: str, made: Any) -> Any:
     methods = (getattr(made, method, None) for method in ("forward", "backward"))
     if all(callable(method) for method in methods) and not isinstance(made, type):
         return made
-    raise invalid(name, "result of create_operator", made, "an object with forward and backward")
+    raise wrong_result(name, "create_operator", made, "an object with forward and backward")

@@ -201,7 +201,7 @@ class BuiltOp:
         self._conf, self._results, self._inputs = conf, results, inputs
 
     def output(self, arg: str, i: int = 0) -> GradEntry:
-        return self._results[self._conf.position(arg, i, self._conf.definition.outputs)]
+        return self._results[self._conf.output(arg, i)]
 
     def input(self, arg: str, i: int = 0) -> GradEntry:
         return self._inputs[arg][i]

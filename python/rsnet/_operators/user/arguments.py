@@ -56,6 +56,8 @@ def parse_args(op: str, what: str, text: str | Sequence[str]) -> tuple[Arg, ...]
         items = list(text)
     else:
         raise invalid(op, f"{what}s", text, "a string or a list of strings")
+    if what == "output" and not items:
+        raise fail(op, "invalid outputs: expected one at least")
     return tuple(_arg(op, what, item.strip()) for item in items)
 
 
@@ -219,10 +221,16 @@ class Conf:
             names += [arg.tensor(i) for i in range(self.counts[arg.name])]
         return tuple(names)
 
-    def position(self, arg: str, i: int, args: Sequence[Arg]) -> int:
-        """Where array ``i`` of argument ``arg`` stands among all inputs or outputs."""
+    def input(self, arg: str, i: int = 0) -> int:
+        """Where array ``i`` of an input argument stands among all inputs."""
+        return self._position("input", self.definition.inputs, arg, i)
+
+    def output(self, arg: str, i: int = 0) -> int:
+        """As :meth:`input`, among all outputs."""
+        return self._position("output", self.definition.outputs, arg, i)
+
+    def _position(self, what: str, args: Sequence[Arg], arg: str, i: int) -> int:
         if not any(a.name == arg for a in args):
-            what = "input" if args is self.definition.inputs else "output"
             raise unknown(self.definition.name, what, arg, [a.name for a in args])
         n = self.counts[arg]
         if not 0 <= i < n:

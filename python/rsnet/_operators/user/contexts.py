@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import ndarray as nd
 from ...base import MXNetError, MXTypeError
-from ..checks import invalid, is_integer, unknown
+from ..checks import checked_bytes, invalid, unknown
 from ..operands import assign
 from ..requests import OpReq
 from .arguments import Conf
@@ -23,11 +23,11 @@ class _Context:
 
     def inp(self, name: str, i: int = 0) -> Any:
         """Array ``i`` of an input argument; read-only."""
-        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
+        return self.ins[self.conf.input(name, i)]
 
     def out(self, name: str, i: int = 0) -> Any:
         """Array ``i`` of an output argument."""
-        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
+        return self.outs[self.conf.output(name, i)]
 
     def attr(self, name: str) -> Any:
         """The value of an attribute, in the normal form of its kind."""
@@ -153,7 +153,7 @@ class ComputeContext(_Context):
 
         ``add`` occurs only if the kernel is registered with ``accumulates=True``.
         """
-        req: OpReq = self.req[self.conf.position(name, i, self.conf.definition.outputs)]
+        req: OpReq = self.req[self.conf.output(name, i)]
         return req
 
     def assign(self, name: str, value: Any, i: int = 0) -> None:
@@ -174,12 +174,5 @@ class ComputeContext(_Context):
 def scratch(k: Any, context: ComputeContext) -> Any:
     """The scratch memory that kernel ``k`` asks for; None for no bytes."""
     given = k.tmp(context) if callable(k.tmp) else k.tmp
-    n = checked_bytes(f"{context.conf.definition.name}: kernel {k.name}", given)
+    n = checked_bytes(f"{context.conf.definition.name}: kernel {k.name}", "tmp", given)
     return nd.empty((n,), dtype="uint8") if n else None
-
-
-def checked_bytes(where: str, n: Any) -> int:
-    """``n`` if it is a size of scratch memory."""
-    if not is_integer(n, 0, 2**63 - 1):
-        raise invalid(where, "tmp", n, "bytes, 0 to 2**63 - 1")
-    return int(n)

@@ -10,7 +10,7 @@ from ... import _core
 from ...parameter import schema_field
 from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
-from .arguments import Arg, Attr, Conf, Defaults, NotGiven, parse_args, refuse
+from .arguments import Arg, Attr, Conf, Defaults, NotGiven, refuse
 from .condition import Condition
 from .contexts import ComputeContext, scratch
 from .gradient import Gradient, gradient_rule
@@ -36,13 +36,13 @@ class Kernel(NamedTuple):
 class UserOpDefinition:
     """A user operator in the registry; ``sbp`` holds its distribution rules as given."""
 
-    def __init__(self, name: str, inputs: Any, outputs: Any, attrs: dict[str, Attr]) -> None:
+    def __init__(
+        self, name: str, inputs: tuple[Arg, ...], outputs: tuple[Arg, ...], attrs: dict[str, Attr]
+    ) -> None:
         self.name = name
         #: The operator's name in ``nd`` and ``sym``.
         self.registered = name
-        self.inputs: tuple[Arg, ...] = parse_args(name, "input", inputs)
-        self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
-        self.attrs = attrs
+        self.inputs, self.outputs, self.attrs = inputs, outputs, attrs
         #: Inputs of any number of arrays, or of none, and whether there are such outputs.
         self.variable = [a for a in self.inputs if not a.fixed]
         #: The parameter that counts the inputs where their number varies.
@@ -235,8 +235,7 @@ class UserOpDefinition:
     def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
         proposed = [set(k.inplace) for k in self.kernels]
         common = sorted(set.intersection(*proposed)) if proposed else []
-        at = conf.position
-        return [(at(i, 0, self.inputs), at(o, 0, self.outputs), False) for o, i in common]
+        return [(conf.input(i), conf.output(o), False) for o, i in common]
 
     def _run(self, k: Kernel) -> Callable[..., Any]:
         compute, create = k.compute, k.create

@@ -31,15 +31,12 @@ class GradContext(_Context):
         text = f"GradContext has no attribute {name!r}"
         raise AttributeError(text + registry.nearest(name, dir(type(self))), name=name)
 
-    def _input(self, arg: str, i: int) -> int:
-        return self.conf.position(arg, i, self.conf.definition.inputs)
-
     def grad(self, arg: str, i: int = 0) -> GradEntry:
         """The gradient of an output; zeros if none arrives."""
-        return self._grads[self.conf.position(arg, i, self.conf.definition.outputs)]
+        return self._grads[self.conf.output(arg, i)]
 
     def needs(self, arg: str, i: int = 0) -> bool:
-        return self._needed[self._input(arg, i)]
+        return self._needed[self.conf.input(arg, i)]
 
     def op(self, op_type: str, *inputs: GradEntry, outputs: int = 1, **params: Any) -> Any:
         """Runs any registered operator; returns its result, or a list if there are several."""
@@ -47,7 +44,7 @@ class GradContext(_Context):
 
     def bind(self, where: tuple[str, int] | str, fn: Callable[[], GradEntry] | GradEntry) -> None:
         arg, i = (where, 0) if isinstance(where, str) else where
-        at = self._input(arg, i)
+        at = self.conf.input(arg, i)
         rule, what = f"gradient of {self.op_name}", f"gradient of '{self.conf.facts.inputs[at]}'"
         if self.bound[at]:
             raise fail(rule, f"invalid second {what}: expected the sum of both")
@@ -67,9 +64,8 @@ class GradContext(_Context):
         rsnet.MXNetError
             A graph is differentiated, whose shapes are inferred afterwards.
         """
-        d = self.conf.definition
-        is_input = any(a.name == arg for a in d.inputs)
-        at = self.conf.position(arg, i, d.inputs if is_input else d.outputs)
+        is_input = any(a.name == arg for a in self.conf.definition.inputs)
+        at = self.conf.input(arg, i) if is_input else self.conf.output(arg, i)
         specs = self._specs[0 if is_input else 1] if self._specs else ()
         spec = specs[at] if at < len(specs) else None
         if spec is None:

@@ -23,6 +23,8 @@ def _filled(types: Sequence[Any]) -> list[Any]:
     return [t or first for t in types]
 
 
+#: What checks a list of shapes, or of types.
+_LISTS: dict[str, Callable[..., list[Any]]] = {"shape": shape_list, "dtype": type_list}
 #: Input types, output shapes and output types.
 Found = tuple[list[Any], list[Any], list[Any]]
 
@@ -52,11 +54,11 @@ class Inference:
             for what, value in (("shape", desc.shape), ("dtype", kind.dtype)):
                 if value is None:
                     raise invalid(self.name, f"{what} of '{name}' after infer", value, f"a {what}")
-        return names, self._shapes(context), self._types(kinds)
+        return names, self._outputs(context, "shape"), self._outputs(kinds, "dtype")
 
     def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
         """Output shapes from known input shapes; all types are taken to be float32."""
-        return self._shapes(self._run(conf, ins, [np.float32] * len(ins)))
+        return self._outputs(self._run(conf, ins, [np.float32] * len(ins)), "shape")
 
     def types(self, conf: Conf, ins: list[Any]) -> tuple[list[Any], list[Any]] | None:
         """Input and output types, by name, from input types of which some may be unknown; ``None``
@@ -65,9 +67,9 @@ class Inference:
         names = _filled(ins)
         types = [TYPES[t] for t in names]
         if self.infer_dtype is not None:
-            return names, self._types(self._by_types(conf, types))
+            return names, self._outputs(self._by_types(conf, types), "dtype")
         try:
-            return names, self._types(self._run(conf, [UNKNOWN] * len(ins), types))
+            return names, self._outputs(self._run(conf, [UNKNOWN] * len(ins), types), "dtype")
         except ShapeUnknown:
             return None
 
@@ -81,10 +83,7 @@ class Inference:
             raise fail(self.name, "infer_dtype reads a shape: expected types only") from None
         return context
 
-    def _shapes(self, context: InferContext) -> list[Any]:
-        names = context.conf.facts.outputs
-        return shape_list(self.name, "outputs of infer", [d.shape for d in context.outs], names)
-
-    def _types(self, context: InferContext) -> list[Any]:
-        names = context.conf.facts.outputs
-        return type_list(self.name, "outputs of infer", [d.dtype for d in context.outs], names)
+    def _outputs(self, context: InferContext, what: str) -> list[Any]:
+        """The shapes, or the types, of the outputs, checked."""
+        checked, found = _LISTS[what], [getattr(desc, what) for desc in context.outs]
+        return checked(self.name, "outputs of infer", found, context.conf.facts.outputs)

@@ -11,6 +11,7 @@ from ... import _core
 from .. import registry
 from ..checks import (
     argument_name,
+    checked_bytes,
     checked_docs,
     fail,
     free_name,
@@ -18,9 +19,9 @@ from ..checks import (
     invalid,
     is_integer,
 )
-from .arguments import Attr
+from .arguments import Attr, parse_args
 from .condition import ALWAYS, Condition
-from .contexts import ComputeContext, InferContext, checked_bytes
+from .contexts import ComputeContext, InferContext
 from .definition import Kernel, UserOpDefinition
 from .gradient import GradContext, Gradient
 from .inference import Inference
@@ -106,9 +107,8 @@ def define(
         raise invalid(name, "attrs", attrs, "a dict of name to op.Attr")
     if not isinstance(doc, str):
         raise invalid(name, "doc", doc, "a string")
-    d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
-    if not d.outputs:
-        raise fail(name, "invalid outputs: expected one at least")
+    operands = parse_args(name, "input", inputs), parse_args(name, "output", outputs)
+    d = UserOpDefinition(name, *operands, dict(attrs or {}))
     d.check, d.sbp, d.doc = check, sbp, doc
     d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
     d.inference = Inference(name, infer, infer_dtype)
@@ -215,7 +215,7 @@ def kernel(
     if not isinstance(where, Condition):
         raise invalid(operator, "where", where, "a condition")
     if not callable(tmp):
-        checked_bytes(operator, tmp)
+        checked_bytes(operator, "tmp", tmp)
     if not is_integer(priority, -(2**31), 2**31 - 1):
         raise invalid(operator, "priority", priority, "an int32")
 
