@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ def invalid(
     return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
 
 
-def wrong_result(operator: str, function: str, answer: Any, expected: str) -> Exception:
+def wrong(operator: str, function: str, answer: Any, expected: str) -> Exception:
     """An error for what an author's function returned."""
     return invalid(operator, f"result of {function}", answer, expected)
 
@@ -52,6 +53,13 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     hint = f"did you mean '{near[0]}'? " if near else ""
     expected = f"one of: {', '.join(listed)}" if listed else "none, as none is declared"
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
+
+
+def lookup(operator: str, what: str, name: str, table: Mapping[str, Any]) -> Any:
+    """``table[name]``; the error of :func:`unknown` if there is none."""
+    if name not in table:
+        raise unknown(operator, what, name, table)
+    return table[name]
 
 
 def refuse_parameters(operator: str, values: Sequence[Any], given: Iterable[str]) -> None:
@@ -117,8 +125,6 @@ def check_takes(
     """Refuses a function that cannot be called with the arguments ``expected``, by position; the
     ``hint`` ends the error.
     """
-    import inspect  # for authors of operators only: it would add to the time of importing rsnet
-
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some builtin functions have none
@@ -140,7 +146,7 @@ def check_exec_type(operator: str, what: str, answer: Any) -> None:
     if answer not in ("sync", 0):
         done = "a function is done when it returns"
         later = "engine.push_async runs functions that are done later"
-        raise wrong_result(operator, what, answer, f"'sync': {done} ({later})")
+        raise wrong(operator, what, answer, f"'sync': {done} ({later})")
 
 
 def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[str]) -> None:
@@ -197,12 +203,12 @@ def dtype_name(value: Any) -> str | None:
 def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
     """Checks that ``value`` lists distinct names: identifiers, or any text with ``any_text``."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise wrong_result(operator, what, value, "a list of names")
+        raise wrong(operator, what, value, "a list of names")
     for name in value:
         if not (any_text and isinstance(name, str) and name):
             argument_name(f"{operator}: {what}", name)
     if len(set(value)) != len(value):
-        raise wrong_result(operator, what, list(value), "every name once")
+        raise wrong(operator, what, list(value), "every name once")
     return tuple(value)
 
 
@@ -229,7 +235,7 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
     each with the bytes that it needs. (0: the operator does not say.)
     """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
-        raise wrong_result(operator, method, answer, "a list of resources")
+        raise wrong(operator, method, answer, "a list of resources")
     requests = []
     for given in answer:
         kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
@@ -238,5 +244,5 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
             raise invalid(operator, f"resource in {method}", kind, "one of: temp_space, random")
         requests.append((kind, checked_bytes(operator, f"size of {kind} in {method}", size)))
     if sum(kind == "temp_space" for kind, _ in requests) > 1:
-        raise wrong_result(operator, method, answer, "at most one temp_space")
+        raise wrong(operator, method, answer, "at most one temp_space")
     return requests

@@ -13,13 +13,12 @@ from .._exceptions import add_note
 from ..base import MXNetError, Unusable
 from .checks import (
     TYPES,
-    invalid,
     is_integer,
     name_list,
     resource_requests,
     shape_list,
     type_list,
-    wrong_result,
+    wrong,
 )
 from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
@@ -90,10 +89,8 @@ class Node:
         self.args, self.aux = listed("list_arguments"), listed("list_auxiliary_states")
         inputs, outputs = self.args + self.aux, listed("list_outputs")
         if not outputs:
-            raise wrong_result(self.name, "list_outputs", (), "at least one output")
-        if len(set(inputs)) != len(inputs):
-            what = "names of arguments and auxiliary states"
-            raise invalid(name, what, list(inputs), "every name once")
+            raise wrong(self.name, "list_outputs", (), "at least one output")
+        name_list(name, "list_arguments and list_auxiliary_states", inputs, any_text=True)
         self.n_args, self.n_out = len(self.args), len(outputs)
         visible = self.n_out
         if property_style:
@@ -117,7 +114,7 @@ class Node:
 
     def _count(self, method: str, value: Any) -> int:
         if not is_integer(value, 1, self.n_out):
-            raise wrong_result(self.name, method, value, f"1 to {self.n_out}")
+            raise wrong(self.name, method, value, f"1 to {self.n_out}")
         return int(value)
 
     # Inference ---------------------------------------------------------------------------------
@@ -152,7 +149,7 @@ class Node:
         if answer is None or answer is False:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) not in (2, 3):
-            raise wrong_result(self.name, method, answer, "(inputs, outputs, auxiliary states)")
+            raise wrong(self.name, method, answer, "(inputs, outputs, auxiliary states)")
         names = (self.args, self.facts.outputs, self.aux)
         parts = [
             checked(self.name, f"{what} of {method}", part, listed)
@@ -180,7 +177,7 @@ class Node:
                 plan = None
             if plan is None or len(set(plan)) != len(plan):
                 expected = "a list of entries that it was given, each at most once"
-                raise wrong_result(self.name, "declare_backward_dependency", answer, expected)
+                raise wrong(self.name, "declare_backward_dependency", answer, expected)
             self._plan = plan
         return self._plan
 
@@ -231,14 +228,14 @@ class Node:
         except (TypeError, ValueError):
             first = "input" if which == "forward" else "declared dependency"
             expected = f"a list of pairs ({first}, output)"
-            raise wrong_result(self.name, method, pairs, expected) from None
+            raise wrong(self.name, method, pairs, expected) from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
         given = getattr(self.prop, "accumulates", False)
         answer = given() if callable(given) else given
         if not isinstance(answer, bool):
-            raise wrong_result(self.name, "accumulates", answer, "True or False")
+            raise wrong(self.name, "accumulates", answer, "True or False")
         return answer
 
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
@@ -327,4 +324,4 @@ def checked_operator(name: str, made: Any) -> Any:
     methods = (getattr(made, method, None) for method in ("forward", "backward"))
     if all(callable(method) for method in methods) and not isinstance(made, type):
         return made
-    raise wrong_result(name, "create_operator", made, "an object with forward and backward")
+    raise wrong(name, "create_operator", made, "an object with forward and backward")

@@ -21,7 +21,7 @@ from .checks import (
     resource_requests,
     shape_list,
     type_list,
-    wrong_result,
+    wrong,
 )
 from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, kernel_on, named_inputs, numbered
 from .elementwise import OneBackward
@@ -113,7 +113,7 @@ class Translation:
         ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
         n = len(outputs) if visible is None else visible(attrs)
         if not is_integer(n, 1, len(outputs)):
-            raise wrong_result(self.name, "FNumVisibleOutputs", n, f"1 to {len(outputs)}")
+            raise wrong(self.name, "FNumVisibleOutputs", n, f"1 to {len(outputs)}")
         return Facts(inputs, outputs, n, mutated, ignored)
 
     def _set_on_variables(self, attrs: Attrs) -> list[tuple[str, str, str]]:
@@ -159,7 +159,7 @@ class Translation:
         indices = function(attrs)
         listed = isinstance(indices, (list, tuple))
         if not listed or not all(is_integer(i, 0, n - 1) for i in indices):
-            raise wrong_result(self.name, attribute, indices, f"indices of the {n} inputs")
+            raise wrong(self.name, attribute, indices, f"indices of the {n} inputs")
         return tuple(map(int, indices))
 
     def infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
@@ -192,12 +192,12 @@ class Translation:
             fits = False
         if not fits:
             expected = f"pairs of one of the {n_in} inputs and one of the {n_out} outputs"
-            raise wrong_result(self.name, "FInplaceOption", pairs, expected)
+            raise wrong(self.name, "FInplaceOption", pairs, expected)
         identity = self.attr("FInplaceIdentity")
         same = identity(attrs) if identity else [False] * len(pairs)
         if not isinstance(same, (list, tuple)) or len(same) != len(pairs):
             expected = f"one bool for each of {len(pairs)} pairs"
-            raise wrong_result(self.name, "FInplaceIdentity", same, expected)
+            raise wrong(self.name, "FInplaceIdentity", same, expected)
         return [(int(i), int(o), bool(s)) for (i, o), s in zip(pairs, same)]
 
     def resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
@@ -226,8 +226,6 @@ class Translation:
 
     def gradient(self) -> Any:
         function = self.attr("FGradient")
-        if function is None:
-            return None
         if isinstance(function, OneBackward):
             return ("backward", function.backward, function.deps)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import ndarray, symbol
-from .._operators.checks import fail, invalid, is_integer, unknown
+from .._operators.checks import fail, invalid, is_integer, lookup
 from .._operators.gradient import GradEntry
 from .._operators.registry import definition
 from .._operators.user.arguments import Conf
@@ -73,9 +73,8 @@ class OperatorBuilder:
     def Attr(self: B, name: str, value: Any, kind: str | None = None) -> B:
         """Sets an attribute; its kind must be exact: an int is not a float. ``kind`` is ignored."""
         d = self._chosen("Attr")
-        if name not in d.attrs:
-            raise unknown(d.name, "attribute", name, d.attrs)
-        self._attrs[name] = d.attrs[name].normal(d.name, name, value)
+        declared = lookup(d.name, "attribute", name, d.attrs)
+        self._attrs[name] = declared.normal(d.name, name, value)
         return self
 
     def _checked(self) -> tuple[Conf, list[Any]]:
@@ -84,8 +83,7 @@ class OperatorBuilder:
         counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
         for given, args in ((counts, d.inputs), (self._outputs, d.outputs)):
             for arg in given:
-                if not any(a.name == arg for a in args):
-                    raise unknown(d.name, "argument", arg, [a.name for a in args])
+                lookup(d.name, "argument", arg, {a.name: a for a in args})
         declared = self._outputs
         if declared:  # then an optional output is made only if it was declared as well
             declared = {a.name: 0 for a in d.outputs if a.optional} | declared
@@ -252,12 +250,10 @@ class Recipes:
 
     def get(self, name: str) -> Any:
         """The operator of a recipe, built the first time."""
-        recipes = self._by_name
-        if name not in recipes:
-            raise unknown(self._where, "operator", name, recipes)
-        if not isinstance(recipes[name], BuiltOp):
-            recipes[name] = recipes[name](RecipeBuilder(self._ctx, name))
-        return recipes[name]
+        found = lookup(self._where, "operator", name, self._by_name)
+        if not isinstance(found, BuiltOp):
+            found = self._by_name[name] = found(RecipeBuilder(self._ctx, name))
+        return found
 
     def FwOp(self) -> ForwardOp:
         """The operator that is differentiated."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base import MXTypeError
 from ...parameter import MISSING, schema_field
-from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, unknown
+from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, lookup, unknown
 from ..definition import Facts
 
 
@@ -130,12 +130,10 @@ class Attr:
         *,
         doc: str = "",
     ) -> None:
-        name = _TYPES_OF_KINDS.get(kind) if not isinstance(kind, str) else kind
-        if name not in _KINDS:
-            raise unknown("Attr", "kind", kind, _KINDS)
+        self.kind: str = _TYPES_OF_KINDS.get(kind, kind)
+        lookup("Attr", "kind", self.kind, _KINDS)
         if check is not None and not callable(check):
             raise invalid("Attr", "check", check, "a function", MXTypeError)
-        self.kind: str = name
         self.check = check
         self.doc = doc
         self.required = default is MISSING
@@ -145,7 +143,7 @@ class Attr:
         """``value`` in the kind's normal form; an error if it is of another kind."""
         kind = self.kind
         if kind.startswith("list_"):
-            if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, np.ndarray)):
+            if not isinstance(value, (list, tuple, np.ndarray)):
                 raise invalid(op, f"attribute '{name}'", value, kind)
             return tuple(self._item(op, name, kind[5:], v, value) for v in value)
         return self._item(op, name, kind, value, value)
@@ -240,8 +238,7 @@ class Conf:
 
     def attr(self, name: str) -> Any:
         """The value of an attribute."""
-        if name not in self.definition.attrs:
-            raise unknown(self.definition.name, "attribute", name, self.definition.attrs)
+        lookup(self.definition.name, "attribute", name, self.definition.attrs)
         return self.attrs[name]
 
 

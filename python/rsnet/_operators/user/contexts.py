@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import ndarray as nd
 from ...base import MXNetError, MXTypeError
-from ..checks import checked_bytes, invalid, unknown
+from ..checks import checked_bytes, invalid, lookup
 from ..operands import assign
 from ..requests import OpReq
 from .arguments import Conf
@@ -35,10 +35,8 @@ class _Context:
 
     def count(self, name: str) -> int:
         """Number of arrays of an argument."""
-        try:
-            return self.conf.counts[name]
-        except KeyError:
-            raise unknown(self.conf.definition.name, "argument", name, self.conf.counts) from None
+        n: int = lookup(self.conf.definition.name, "argument", name, self.conf.counts)
+        return n
 
 
 class ShapeUnknown(MXNetError):

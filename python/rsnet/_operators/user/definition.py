@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ... import _core
 from ...parameter import schema_field
-from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
+from ..checks import MOST_OPERANDS, fail, invalid, lookup, refuse_parameters
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
 from .arguments import Arg, Attr, Conf, Defaults, NotGiven, refuse
 from .condition import Condition
@@ -72,8 +72,7 @@ class UserOpDefinition:
         if not any(counts[arg.name] for arg in self.outputs):
             raise invalid(self.name, "number of outputs", 0, "at least 1")
         for key in attrs:
-            if key not in self.attrs:
-                raise unknown(self.name, "attribute", key, self.attrs)
+            lookup(self.name, "attribute", key, self.attrs)
         full = {}
         for key, declared in self.attrs.items():
             if declared.required and key not in attrs:
@@ -135,8 +134,7 @@ class UserOpDefinition:
             d.input_docs = named_inputs(docs, docs)
         d.make = self._make
         d.facts = lambda conf: conf.facts
-        d.infer_shape = self._infer_shape
-        d.infer_type = self._infer_type
+        d.infer_shape, d.infer_type = self.inference.shapes, self.inference.types
         d.infer_both = self._infer_both
         d.inplace = self._inplace
         d.gradient = ("rule", gradient_rule(self))
@@ -154,14 +152,12 @@ class UserOpDefinition:
 
     def _tensor(self, arg: str, i: int) -> str:
         known = {a.name: a for a in (*self.inputs, *self.outputs)}
-        if arg not in known:
-            raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
-        return known[arg].tensor(i)
+        found: Arg = lookup(f"{self.name}: kernel condition", "argument", arg, known)
+        return found.tensor(i)
 
     def _compared(self, attribute: str, how: str, value: Any) -> str:
-        if attribute not in self.attrs:
-            raise unknown(f"{self.name}: kernel condition", "attribute", attribute, self.attrs)
-        return self.attrs[attribute].compared(self.name, attribute, how, value)
+        declared = lookup(f"{self.name}: kernel condition", "attribute", attribute, self.attrs)
+        return str(declared.compared(self.name, attribute, how, value))
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
         refuse_parameters(self.name, values, given)
@@ -214,9 +210,6 @@ class UserOpDefinition:
             counts[self.variable[-1].name] += rest
         return counts
 
-    def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
-        return (ins, self.inference.shapes(conf, ins), True) if exact else None
-
     def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
         """Types of inputs, of which some may be unknown; shapes and types of outputs."""
         return self.inference.both(conf, shapes, types)
@@ -228,9 +221,6 @@ class UserOpDefinition:
         if not self.kernels:  # a call, or a graph that is bound
             raise fail(self.name, f"has no kernel: expected one, by op.kernel('{self.name}')")
         return found
-
-    def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
-        return None if ins and not any(ins) else self.inference.types(conf, ins)
 
     def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
         proposed = [set(k.inplace) for k in self.kernels]
