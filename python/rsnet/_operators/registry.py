@@ -117,7 +117,8 @@ def missing(name: str) -> str | None:
             'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
         )
     if name in waiting_kernels or name in waiting_gradients:
-        return f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+        text = f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+        return text + nearest(name, user_operators)
     return None
 
 

@@ -16,7 +16,7 @@ from .._operators.checks import fail, invalid, is_integer, lookup
 from .._operators.gradient import GradEntry
 from .._operators.registry import definition
 from .._operators.user.arguments import Conf
-from .._operators.user.gradient import GradContext
+from .._operators.user.gradient import RuleContext
 from .job import running
 
 B = TypeVar("B", bound="OperatorBuilder")
@@ -208,7 +208,7 @@ class BuiltOp:
 class RecipeBuilder(OperatorBuilder):
     """The argument of a recipe: a chained description of one operator of the backward graph."""
 
-    def __init__(self, ctx: GradContext, name: str) -> None:
+    def __init__(self, ctx: RuleContext, name: str) -> None:
         super().__init__(name)
         self._rule = ctx.rule
 
@@ -224,7 +224,7 @@ class RecipeBuilder(OperatorBuilder):
 class ForwardOp:
     """``ctx.FwOp()``: the operator that is differentiated."""
 
-    def __init__(self, ctx: GradContext) -> None:
+    def __init__(self, ctx: RuleContext) -> None:
         self.name = ctx.op_name
         self.input, self.output, self.output_grad = ctx.inp, ctx.out, ctx.grad
         self.attr, self.arg_tensor_desc = ctx.attr, ctx.desc
@@ -238,7 +238,7 @@ class ForwardOp:
 class Recipes:
     """OneFlow's words of one gradient context."""
 
-    def __init__(self, ctx: GradContext) -> None:
+    def __init__(self, ctx: RuleContext) -> None:
         self._ctx, self._where = ctx, f"gradient of {ctx.op_name}"
         self._by_name: dict[str, Any] = {}
 

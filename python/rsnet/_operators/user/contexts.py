@@ -47,7 +47,7 @@ class ShapeUnknown(MXNetError):
 UNKNOWN: Any = object()
 
 
-class TensorDesc:
+class OperandDesc:
     """Shape and element type of an input or output."""
 
     __slots__ = ("_shape", "dtype")
@@ -66,16 +66,16 @@ class TensorDesc:
     def shape(self, shape: Any) -> None:
         self._shape = shape
 
-    def like(self, other: TensorDesc) -> TensorDesc:
+    def like(self, other: OperandDesc) -> OperandDesc:
         """Takes over shape and type of ``other``."""
-        if not isinstance(other, TensorDesc):
+        if not isinstance(other, OperandDesc):
             described = "an input or output, such as ctx.inp('in')"
             raise invalid("infer", "argument of like", other, described, MXTypeError)
         self._shape, self.dtype = other._shape, other.dtype
         return self
 
 
-class InputDesc(TensorDesc):
+class InputDesc(OperandDesc):
     """Shape and element type of an input, which cannot be set."""
 
     __slots__ = ()
@@ -113,9 +113,9 @@ class InferContext(_Context):
 
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
-        first: TensorDesc = ins[0] if ins else TensorDesc(None, None)
+        first: OperandDesc = ins[0] if ins else OperandDesc(None, None)
         shape = first._shape  # noqa: SLF001  of this file; `shape` raises if it is unknown
-        super().__init__(conf, ins, [TensorDesc(shape, first.dtype) for _ in conf.facts.outputs])
+        super().__init__(conf, ins, [OperandDesc(shape, first.dtype) for _ in conf.facts.outputs])
 
 
 class ComputeContext(_Context):

@@ -9,10 +9,10 @@ from .. import registry
 from ..checks import TYPES, fail, invalid
 from ..gradient import GradEntry, Rule, Source
 from .arguments import Conf
-from .contexts import InputDesc, TensorDesc, _Context
+from .contexts import InputDesc, OperandDesc, _Context
 
 
-class GradContext(_Context):
+class RuleContext(_Context):
     """What a gradient function sees, without the words that an interface may add."""
 
     def __init__(
@@ -28,7 +28,7 @@ class GradContext(_Context):
         self.bound = [False] * len(needed)
 
     def __getattr__(self, name: str) -> Any:
-        text = f"GradContext has no attribute {name!r}"
+        text = f"{type(self).__name__} has no attribute {name!r}"
         raise AttributeError(text + registry.nearest(name, dir(type(self))), name=name)
 
     def grad(self, arg: str, i: int = 0) -> GradEntry:
@@ -56,7 +56,7 @@ class GradContext(_Context):
             raise invalid(rule, what, made, f"an entry, or a function that returns one ({none})")
         self.bound[at] = True
 
-    def desc(self, arg: str, i: int = 0) -> TensorDesc:
+    def desc(self, arg: str, i: int = 0) -> OperandDesc:
         """Shape and element type of an input or output, by ``shape`` and ``dtype``.
 
         Raises
@@ -80,7 +80,7 @@ class Gradient(NamedTuple):
     """A gradient function, and the class of the contexts that it gets."""
 
     function: Callable[[Any], Any]
-    context: type[GradContext]
+    context: type[RuleContext]
 
 
 def gradient_rule(d: Any) -> Callable[..., Any]:

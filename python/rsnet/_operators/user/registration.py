@@ -23,7 +23,7 @@ from .arguments import Attr, parse_args
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext
 from .definition import Kernel, UserOpDefinition
-from .gradient import GradContext, Gradient
+from .gradient import Gradient, RuleContext
 from .inference import Inference
 from .signatures import Signatures
 
@@ -258,7 +258,7 @@ def kernel(
     return decorate
 
 
-def grad(name: str, context: type[GradContext] = GradContext) -> Callable[[Any], Any]:
+def grad(name: str, context: type[RuleContext] = RuleContext) -> Callable[[Any], Any]:
     """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
     function_name("grad", name)
 
@@ -294,9 +294,13 @@ def kernels(name: str) -> list[tuple[str, str, int]]:
 
 
 def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
-    """Whether each kernel of an operator would run on these inputs, and why."""
+    """Whether each kernel of an operator would run on these inputs, and why; also names a similar
+    operator that has kernels and no definition.
+    """
     registered = _registered_name(name)
     device = ctx or (inputs[0].context if inputs else None)
     kind = device.device_type if device is not None else "cpu"
     specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
-    return str(_core.explain_kernels(registered, specs, params, kind))
+    waiting = registry.close(name, {*registry.waiting_kernels, *registry.waiting_gradients}, 0.8)
+    more = [f"kernels or gradients wait for the definition of '{other}'" for other in waiting]
+    return "\n".join([str(_core.explain_kernels(registered, specs, params, kind)), *more])
