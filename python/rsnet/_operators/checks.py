@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError, shown
 from ..parameter import Parameter
 from . import registry
@@ -134,11 +133,6 @@ def check_takes(
     except TypeError:
         listed = ", ".join(expected)
         raise fail(operator, f"{what} takes {signature}, expected ({listed}){hint}") from None
-
-
-def warn_of_replacing(what: str, new: str) -> None:
-    """Warns that something is registered a second time."""
-    warn(f"{what} is registered again; the new {new} replaces the old")
 
 
 def check_exec_type(operator: str, what: str, answer: Any) -> None:

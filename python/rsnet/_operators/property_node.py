@@ -11,15 +11,7 @@ from typing import Any
 
 from .._exceptions import add_note
 from ..base import MXNetError, Unusable
-from .checks import (
-    TYPES,
-    is_integer,
-    name_list,
-    resource_requests,
-    shape_list,
-    type_list,
-    wrong,
-)
+from .checks import TYPES, is_integer, name_list, resource_requests, shape_list, type_list, wrong
 from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
 from .property import OperatorProperty
@@ -227,8 +219,7 @@ class Node:
             return [(sources.index(s), targets.index(t), False) for s, t in pairs]
         except (TypeError, ValueError):
             first = "input" if which == "forward" else "declared dependency"
-            expected = f"a list of pairs ({first}, output)"
-            raise wrong(self.name, method, pairs, expected) from None
+            raise wrong(self.name, method, pairs, f"a list of pairs ({first}, output)") from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""

@@ -9,15 +9,7 @@ from .. import _core
 from .._warnings import warn
 from ..base import MXValueError
 from . import registry
-from .checks import (
-    TYPES,
-    check_exec_type,
-    check_struct,
-    free_name,
-    invalid,
-    refuse_parameters,
-    warn_of_replacing,
-)
+from .checks import TYPES, check_exec_type, check_struct, free_name, invalid, refuse_parameters
 from .custom_op import CustomOpProp
 from .definition import ANY_INPUTS, Definition, checked_views, named_inputs
 from .legacy import PythonOp
@@ -45,7 +37,7 @@ def register(reg_name: str) -> Callable[[C], C]:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
             _check_methods(where, cls, CustomOpProp)
             if reg_name in registry.custom_props:
-                warn_of_replacing(f"custom operator '{reg_name}'", "class")
+                registry.warn_of_replacing(f"custom operator '{reg_name}'", "class")
             registry.custom_props[reg_name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
             _check_methods(where, cls, OperatorProperty)
@@ -80,7 +72,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         raise MXValueError(f"register: invalid name '{name}': expected none of a built-in operator")
     known = name in registry.properties
     if known:
-        warn_of_replacing(f"operator '{name}'", "class")
+        registry.warn_of_replacing(f"operator '{name}'", "class")
     forward, backward = _property_definitions(name, cls)
     backward.install(replace=known)
     forward.install(replace=known)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from .. import _core
 from .._missing_operators import why_missing_operator
 from .._on_demand import import_on_demand
+from .._warnings import warn
 from ..base import MXNetError
 
 #: Classes for ``nd.Custom``, by ``op_type``.
@@ -190,6 +191,11 @@ def _unknown_operator(name: str) -> str:
     known = ", ".join(sorted(user_operators)) or "none"
     hint = nearest(name, user_operators)
     return f"user operator '{name}' is not registered{hint} (registered are: {known})"
+
+
+def warn_of_replacing(what: str, new: str) -> None:
+    """Warns that something is registered a second time."""
+    warn(f"{what} is registered again; the new {new} replaces the old")
 
 
 #: The two functions that each namespace was subscribed with.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import ndarray as nd
 from ...base import MXNetError, MXTypeError
-from ..checks import checked_bytes, invalid, lookup
+from ..checks import invalid, lookup
 from ..operands import assign
 from ..requests import OpReq
 from .arguments import Conf
@@ -114,8 +113,8 @@ class InferContext(_Context):
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
         first: OperandDesc = ins[0] if ins else OperandDesc(None, None)
-        shape = first._shape  # noqa: SLF001  of this file; `shape` raises if it is unknown
-        super().__init__(conf, ins, [OperandDesc(shape, first.dtype) for _ in conf.facts.outputs])
+        outs = [OperandDesc(None, None).like(first) for _ in conf.facts.outputs]
+        super().__init__(conf, ins, outs)
 
 
 class ComputeContext(_Context):
@@ -167,10 +166,3 @@ class ComputeContext(_Context):
     def is_train(self) -> bool:
         """Whether the run is in training mode."""
         return bool(self.ctx.is_train)
-
-
-def scratch(k: Any, context: ComputeContext) -> Any:
-    """The scratch memory that kernel ``k`` asks for; None for no bytes."""
-    given = k.tmp(context) if callable(k.tmp) else k.tmp
-    n = checked_bytes(f"{context.conf.definition.name}: kernel {k.name}", "tmp", given)
-    return nd.empty((n,), dtype="uint8") if n else None

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
+from ... import ndarray as nd
 from ...parameter import schema_field
-from ..checks import MOST_OPERANDS, fail, invalid, lookup, refuse_parameters
+from ..checks import MOST_OPERANDS, checked_bytes, fail, invalid, lookup, refuse_parameters
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
 from .arguments import Arg, Attr, Conf, Defaults, NotGiven, refuse
 from .condition import Condition
-from .contexts import ComputeContext, scratch
+from .contexts import ComputeContext
 from .gradient import Gradient, gradient_rule
 from .inference import Found, Inference
 from .signatures import Signatures
@@ -235,7 +236,9 @@ class UserOpDefinition:
                 return None
             context = ComputeContext(conf, ctx, ins, req, outs)
             if k.tmp:
-                context.tmp = scratch(k, context)
+                given = k.tmp(context) if callable(k.tmp) else k.tmp
+                n = checked_bytes(f"{self.name}: kernel {k.name}", "tmp", given)
+                context.tmp = nd.empty((n,), dtype="uint8") if n else None
             if create is None:
                 return compute(context)
             if k.name not in state:
