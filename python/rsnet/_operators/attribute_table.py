@@ -54,7 +54,7 @@ FORMS: dict[str, str] = {
     "FInferType": "(attrs, in_types, out_types) -> bool: fills its lists",
     "FCompute<cpu>": "(attrs, ctx, inputs, req, outputs)",
     "FComputeEx<cpu>": "as FCompute, and wins over it",
-    "FCreateOpState": "(attrs, ctx, in_shapes, in_types) -> state, once a node or recorded call",
+    "FCreateOpState": "(attrs, ctx, in_shapes, in_types) -> state, once per node or recorded call",
     "FStatefulCompute<cpu>": "(state, ctx, inputs, req, outputs)",
     "FStatefulComputeEx<cpu>": "as FStatefulCompute, and wins over it",
     "FGradient": "(node, out_grads) -> list of GradEntry or None; node is a GradNode",

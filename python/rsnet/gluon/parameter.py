@@ -1,4 +1,4 @@
-"""`Parameter`: an array that training changes, with one copy and one gradient a device."""
+"""`Parameter`: an array that training changes, with one copy and one gradient per device."""
 
 from __future__ import annotations
 
