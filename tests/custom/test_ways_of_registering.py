@@ -278,14 +278,14 @@ def test_tmp_may_be_a_numpy_integer():
     ("bind", "says"),
     [
         (lambda ctx: [ctx.bind("in", ctx.grad("out")) for _ in "12"], "second gradient of 'in'"),
-        (lambda ctx: ctx.bind("in", None), "gradient of 'in' None: expected an entry"),
-        (lambda ctx: ctx.bind("in", 3), "gradient of 'in' 3: expected an entry"),
-        (lambda ctx: ctx.bind("in", lambda: None), "gradient of 'in' None: expected an entry"),
+        (lambda ctx: ctx.bind("in", None), "gradient of 'in' None: expected a GradEntry"),
+        (lambda ctx: ctx.bind("in", 3), "gradient of 'in' 3: expected a GradEntry"),
+        (lambda ctx: ctx.bind("in", lambda: None), "gradient of 'in' None: expected a GradEntry"),
         (
             lambda ctx: ctx.bind("in", lambda: np.ones(1)),
             r"gradient of 'in' array\(\[1.\]\): expected",
         ),
-        (lambda ctx: ctx.bind("in", lambda: lambda: 0), "expected an entry"),
+        (lambda ctx: ctx.bind("in", lambda: lambda: 0), "expected a GradEntry"),
         (lambda ctx: None, "expected a gradient of input 'in', got none"),
     ],
 )

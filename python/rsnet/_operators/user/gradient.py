@@ -53,7 +53,7 @@ class RuleContext(_Context):
             self.results[at] = made if self._needed[at] else None
         elif self._needed[at] or not callable(fn):
             none = f"for no gradient: ctx.op('zeros_like', ctx.inp('{arg}', {i}))"
-            raise invalid(rule, what, made, f"an entry, or a function that returns one ({none})")
+            raise invalid(rule, what, made, f"a GradEntry, or a function that returns one ({none})")
         self.bound[at] = True
 
     def desc(self, arg: str, i: int = 0) -> OperandDesc:
