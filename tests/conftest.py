@@ -34,8 +34,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "rsnet"))
 # Seconds after which a hang shows the stacks of all threads and ends the process, for tests and for
 # those with the marker `slow`; much, as machines are busy. The option of pytest starts and joins a
 # thread for every test, which costs more than most tests here: this one is set again by the first
-# test of every half minute, and where another limit holds.
-LIMIT, LIMIT_OF_SLOW = 300, 1200
+# test of every half minute, and where another limit holds. `make fuzz` makes long tests of short
+# ones.
+FUZZING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+LIMIT, LIMIT_OF_SLOW = (3600, 3600) if FUZZING else (300, 1200)
 _limit = {"set_at": float("-inf"), "seconds": 0, "stderr": 2}
 
 
