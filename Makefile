@@ -134,8 +134,11 @@ fuzz: build ## damaged and random files of every kind in great numbers (FUZZ_CAS
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release --no-default-features --quiet from_strangers
 	HYPOTHESIS_PROFILE=fuzz FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -q -k from_strangers
 
-coverage: build ## lines of the Python face that the tests reach: a table, and dist/coverage
+coverage: build ## lines that the tests reach: Python in dist/coverage, Rust in dist/coverage-rust
 	$(BIN)/python -m pytest -q --cov=rsnet --cov-report=term --cov-report=html:dist/coverage $(PYTEST_ARGS)
+	@if cargo llvm-cov --version >/dev/null 2>&1; then \
+		cargo llvm-cov --no-default-features --html --output-dir dist/coverage-rust; \
+	else echo "Rust is left out: expected cargo-llvm-cov (cargo install cargo-llvm-cov)"; fi
 
 check-rust: ## only compile, without code generation: the core, and the binding
 	cargo check --no-default-features

@@ -31,11 +31,14 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "rsnet"))
 
 
-# Seconds after which a hang shows the stacks of all threads and ends the process; much, as machines
-# are busy. The option of pytest starts and joins a thread for every test, which costs more than
-# most tests here: this one is set again by the first test of every half minute.
-LIMIT = 1200
-_limit = {"set_at": float("-inf"), "stderr": 2}
+# Seconds after which a hang shows the stacks of all threads and ends the process, for tests and for
+# those with the marker `slow`; much, as machines are busy. The option of pytest starts and joins a
+# thread for every test, which costs more than most tests here: this one is set again by the first
+# test of every half minute, and where another limit holds. `make fuzz` makes long tests of short
+# ones.
+FUZZING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+LIMIT, LIMIT_OF_SLOW = (3600, 3600) if FUZZING else (300, 1200)
+_limit = {"set_at": float("-inf"), "seconds": 0, "stderr": 2}
 
 
 def pytest_configure():
@@ -50,11 +53,11 @@ def pytest_unconfigure():
     faulthandler.cancel_dump_traceback_later()
 
 
-def _limit_time():
-    now = time.monotonic()
-    if now - _limit["set_at"] > 30:
-        faulthandler.dump_traceback_later(LIMIT, exit=True, file=_limit["stderr"])
-        _limit["set_at"] = now
+def _limit_time(item):
+    now, seconds = time.monotonic(), LIMIT_OF_SLOW if item.get_closest_marker("slow") else LIMIT
+    if now - _limit["set_at"] > 30 or _limit["seconds"] != seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=_limit["stderr"])
+        _limit.update(set_at=now, seconds=seconds)
 
 
 def pytest_collection_finish():
@@ -80,7 +83,7 @@ sys.addaudithook(_refuse_processes)
 def pytest_runtest_setup(item):
     """The same random numbers for a test whichever others run."""
     _running[:] = [item]
-    _limit_time()
+    _limit_time(item)
     np.random.seed(0)
     mx.random.seed(0)
 

@@ -1,4 +1,4 @@
-"""Prints an extra's requirements and the package's own, one a word, for `pip install`.
+"""Prints an extra's requirements and the package's own, one word each, for `pip install`.
 
 The Makefile installs the tools before the package can be built, so pip cannot be asked for
 `rsnet[dev]`. Usage: python tools/extras.py dev

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import ndarray, symbol
+from ._numbers import integer
 
 
 def save_checkpoint(
@@ -33,11 +34,15 @@ def save_checkpoint(
     remove_amp_cast : bool
         Leave the casts of mixed precision out of the symbol file.
     """
+    name = _params_file(prefix, epoch)
     if symbol is not None:
         symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
-    name = f"{prefix}-{epoch:04d}.params"
     save_params(name, arg_params, aux_params)
     logging.info('Saved checkpoint to "%s"', name)
+
+
+def _params_file(prefix: str, epoch: int) -> str:
+    return f"{prefix}-{integer('epoch', epoch):04d}.params"
 
 
 def save_params(name: str, arg_params: dict[str, Any], aux_params: dict[str, Any]) -> None:
@@ -72,7 +77,7 @@ def load_params(prefix: str, epoch: int) -> tuple[dict[str, Any], dict[str, Any]
     ValueError
         The file's arrays are not named `arg:` or `aux:`.
     """
-    return params_of_file(f"{prefix}-{epoch:04d}.params")
+    return params_of_file(_params_file(prefix, epoch))
 
 
 def params_of_file(name: str) -> tuple[dict[str, Any], dict[str, Any]]:

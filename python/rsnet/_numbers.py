@@ -11,7 +11,7 @@ __all__ = ["check_number", "integer"]
 
 
 def check_number(name: str, value: Any, place: str = "") -> None:
-    """Raises a TypeError where a value is no number. The text of one is none either."""
+    """Raises a TypeError if `value` is not a number; a numeric string is not one."""
     if not hasattr(value, "__float__"):
         raise TypeError(f"{place}invalid {name} {shown(value)}: expected a number")
 

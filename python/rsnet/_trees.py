@@ -50,7 +50,7 @@ def pair(result: Any, expected: str) -> tuple[Any, Any]:
     Raises
     ------
     ValueError
-        It has not two parts, which the message calls what is `expected`.
+        `result` is not a pair; `expected` describes one in the message.
     """
     try:
         first, second = result

@@ -71,7 +71,7 @@ class DataParallelExecutorGroup:
     ) -> None:
         _check_arguments(sym)
         if len(slices) != len(ctx):
-            raise ValueError(f"invalid slices {slices!r}: expected {len(ctx)}, one a device")
+            raise ValueError(f"invalid slices {slices!r}: expected {len(ctx)}, one per device")
         self.arg_names, self.param_names = list(arg_names), list(param_names)
         self.aux_names, self.slices = sym.list_auxiliary_states(), list(slices)
         data = as_descs(train_data.provide_data)
@@ -85,22 +85,22 @@ class DataParallelExecutorGroup:
 
     @property
     def train_execs(self) -> list[Any]:
-        """The executors, one a device."""
+        """The executors, one per device."""
         return self.group.execs
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """The arrays of each parameter, one a device."""
+        """The arrays of each parameter, one per device."""
         return self.group.param_arrays
 
     @property
     def grad_arrays(self) -> list[list[NDArray | None]]:
-        """The gradients of each parameter, one a device."""
+        """The gradients of each parameter, one per device."""
         return self.group.grad_arrays
 
     @property
     def aux_arrays(self) -> list[list[NDArray]]:
-        """The arrays of each auxiliary state, one a device."""
+        """The arrays of each auxiliary state, one per device."""
         return self.group.aux_arrays
 
     def load_data_batch(self, data_batch: Any) -> None:
@@ -209,17 +209,17 @@ class DataParallelExecutorManager:
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """The arrays of each parameter, one a device."""
+        """The arrays of each parameter, one per device."""
         return self._first.param_arrays
 
     @property
     def grad_arrays(self) -> list[list[NDArray | None]]:
-        """The gradients of each parameter, one a device."""
+        """The gradients of each parameter, one per device."""
         return self._first.grad_arrays
 
     @property
     def aux_arrays(self) -> list[list[NDArray]]:
-        """The arrays of each auxiliary state, one a device."""
+        """The arrays of each auxiliary state, one per device."""
         return self._first.aux_arrays
 
     def load_data_batch(self, data_batch: Any) -> None:

@@ -13,7 +13,7 @@ from ._operators.custom_op import CustomOp, CustomOpProp
 from ._operators.legacy import NDArrayOp, NumpyOp, PythonOp
 from ._operators.operands import ResourceRequest, assign
 from ._operators.property import Operator, OperatorProperty
-from ._operators.register import register
+from ._operators.property_register import register
 from ._operators.registry import (
     OperatorArguments,
     get_all_registered_operators,

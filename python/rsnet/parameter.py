@@ -189,6 +189,10 @@ class Parameter:
             specs.append(schema_field(name, kind, keys=keys, optional=optional, **vars(given)))
         cls._schema = _core.Schema(specs)
         cls._names = tuple(s["name"] for s in specs)
+        for name, value in vars(cls).items():
+            if isinstance(value, _Field) and name not in cls._names:
+                typed = f"a type, as in {name}: float = field(...), and no leading underscore"
+                raise TypeError(f"{cls.__name__}: invalid field {name!r}: expected {typed}")
         cls._defaults = {s["name"]: s["default"] for s in specs}
         cls._enums = tuple(enums)
         if not cls.__doc__:

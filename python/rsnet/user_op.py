@@ -29,7 +29,7 @@ from ._operators.user.arguments import Attr
 from ._operators.user.condition import attr, device, dtype, ndim
 from ._operators.user.contexts import ComputeContext, InferContext
 from ._operators.user.definition import UserOpDefinition
-from ._operators.user.gradient import GradContext as _GradContext
+from ._operators.user.gradient import RuleContext as _RuleContext
 from ._operators.user.registration import define, kernel, kernels, why
 from ._operators.user.registration import grad as _grad
 
@@ -44,7 +44,7 @@ _OPERATORS = ("multiply", "scalar_mul", "cast", "add_n", "reshape")
 _METHODS = ("define", "get", "DefineOp", "GetOp", "FwOp")
 
 
-class GradContext(_GradContext):
+class GradContext(_RuleContext):
     """What a gradient function sees.
 
     ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the

@@ -15,16 +15,55 @@ class Factor(mx.Parameter):
     k: int = 2
 
 
-@pytest.fixture(params=["function", "user operator"])
+class Empty(mx.Parameter):
+    pass
+
+
+class Twice(mx.Operator):
+    def forward(self, ctx, in_data, req, out_data, aux_states):
+        self.assign(out_data[0], req[0], in_data[0] * 2)
+
+
+class Plain(mx.OperatorProperty):
+    def infer_shape(self, in_shape):
+        return in_shape, in_shape, []
+
+    def create_operator(self, ctx):
+        return Twice()
+
+
+def registered_by_attributes(name):
+    def compute(attrs, ctx, inputs, req, outputs):
+        op.assign(outputs[0], req[0], inputs[0] * 2)
+
+    entry = op.register(name).set_attr_parser(Empty)
+    entry.set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr("FCompute<cpu>", compute)
+
+
+def user_operator(name):
+    op.define(name, inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
+    op.kernel(name)(lambda ctx: ctx.assign("out", ctx.inp("x") * 2))
+
+
+#: Ways to write an operator that doubles and has no parameters, or a struct without fields.
+WITHOUT_PARAMETERS = {
+    "function": lambda name: op.op(name)(lambda x: x * 2),
+    "function_of_struct": lambda name: op.op(name, param=Empty)(lambda p, x: x * 2),
+    "attributes": registered_by_attributes,
+    "user_operator": user_operator,
+    "class": lambda name: mx.operator.register(name)(type("Class", (Plain,), {})),
+    "class_of_struct": lambda name: mx.operator.register(name)(
+        type("ClassOfStruct", (Plain,), {"Param": Empty})
+    ),
+}
+
+
+@pytest.fixture(params=WITHOUT_PARAMETERS)
 def plain(request):
     """An operator without parameters."""
-    name = f"mistakes_plain_{request.param.split()[0]}"
-    if name not in registry.entries and name not in registry.user_operators:
-        if request.param == "function":
-            op.op(name)(lambda x: x * 2)
-        else:
-            op.define(name, inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
-            op.kernel(name)(lambda ctx: ctx.assign("out", ctx.inp("x") * 2))
+    name = f"mistakes_plain_{request.param}"
+    if not hasattr(nd, name):
+        WITHOUT_PARAMETERS[request.param](name)
     return name
 
 
@@ -190,10 +229,15 @@ def copies(name, **parts):
 def test_a_check_names_the_value_that_it_refuses():
     function = copies(
         "mistakes_checked",
-        attrs={"mode": op.Attr(str, "fast", check=lambda mode: mode in ("fast", "slow"))},
+        attrs={
+            "mode": op.Attr(
+                str, "fast", check=lambda mode: mode in ("fast", "slow"), doc="How fast."
+            )
+        },
         check=lambda conf: conf.attr("mode") != "slow",
     )
-    with pytest.raises(mx.MXNetError, match="mistakes_checked: invalid attribute 'mode' 'medium':"):
+    text = r"invalid attribute 'mode' 'medium': expected a value that its check accepts .How fast"
+    with pytest.raises(mx.MXNetError, match=f"mistakes_checked: {text}"):
         function(nd.ones((1,)), mode="medium")
     with pytest.raises(mx.MXNetError, match="mistakes_checked: invalid attributes {'mode': 'slow'"):
         function(nd.ones((1,)), mode="slow")
@@ -249,3 +293,54 @@ def test_a_class_registered_later_must_fit_the_graph(more):
     mx.operator.register(later)(type("Later", (Prop,), {more: lambda self: names}))
     with pytest.raises(mx.MXNetError, match=f"class of op_type '{later}'.*1 inputs and 1 outputs"):
         net.simple_bind(mx.cpu(), data=(2,))
+
+
+# A value where a function belongs ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [Plain, mx.operator.CustomOpProp])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("list_arguments", ["a", "b"]),
+        ("list_outputs", ["a"]),
+        ("list_auxiliary_states", []),
+        ("declare_backward_dependency", [0]),
+        ("infer_shape", None),
+        ("create_operator", Twice()),
+    ],
+)
+def test_values_in_the_place_of_methods_are_refused(base, name, value):
+    cls = type("Valued", (base,), {name: value})
+    text = rf"register\('mistakes_valued'\): invalid Valued.{name} .*: expected a method"
+    with pytest.raises(TypeError, match=text):
+        mx.operator.register("mistakes_valued")(cls)
+    assert not hasattr(nd, "mistakes_valued")
+    assert "mistakes_valued" not in registry.custom_props
+
+
+@pytest.mark.parametrize("name", ["num_outputs", "num_visible_outputs", "forward_resource"])
+def test_numbers_in_the_place_of_methods_are_refused(name):
+    text = rf"register\('mistakes_valued'\): invalid Numbered.{name} 1: expected a method"
+    with pytest.raises(TypeError, match=text):
+        mx.operator.register("mistakes_valued")(type("Numbered", (Plain,), {name: 1}))
+
+
+@pytest.mark.parametrize("struct", [{"eps": 1.0}, dict, Factor(k=3)])
+def test_parameters_of_a_class_are_a_struct(struct):
+    text = r"invalid Structured.Param .*: expected a subclass of rsnet.Parameter"
+    with pytest.raises(TypeError, match=rf"register\('mistakes_struct'\): {text}"):
+        mx.operator.register("mistakes_struct")(type("Structured", (Plain,), {"Param": struct}))
+
+
+def test_an_output_is_like_an_operand_not_like_a_name():
+    op.define("mistakes_like", inputs="in", infer=lambda ctx: ctx.out("out").like("in"))
+    op.kernel("mistakes_like")(lambda ctx: None)
+    text = r"invalid argument of like 'in': expected an input or output, such as ctx.inp\('in'\)"
+    with pytest.raises(TypeError, match=f"infer: {text}"):
+        nd.mistakes_like(nd.ones((1,)))
+
+
+def test_a_check_of_an_attribute_is_a_function():
+    with pytest.raises(TypeError, match="Attr: invalid check 'x > 0': expected a function"):
+        op.Attr(float, 1.0, check="x > 0")

@@ -126,3 +126,15 @@ def test_a_misspelt_method_of_a_gradient_context_gets_a_near_name():
     with pytest.raises(AttributeError, match=r"no attribute 'gradd', did you mean 'grad'\?"):
         y.backward()
         x.grad.wait_to_read()
+
+
+def test_kernels_of_a_misspelt_operator_are_found():
+    op.define("near_kernel", inputs="in", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+    op.kernel("near_kernel")(lambda ctx: ctx.assign("out", ctx.inp("in")))
+    assert "wait" not in op.why("near_kernel", nd.ones(2))
+    op.kernel("near_kernl")(lambda ctx: ctx.assign("out", ctx.inp("in")))
+    says = "kernels or gradients wait for the definition of 'near_kernl'"
+    assert op.why("near_kernel", nd.ones(2)).splitlines()[-1] == says
+    for ask in (op.why, op.kernels):
+        with pytest.raises(KeyError, match=r"no op.define says .*, did you mean 'near_kernel'\?"):
+            ask("near_kernl")

@@ -209,9 +209,9 @@ def test_shape_assign(old, new, want):
 
 
 def test_contradictions():
-    with pytest.raises(MXNetError, match=r"invalid shape \(2, 4\): expected \(2, 3\)"):
+    with pytest.raises(MXNetError, match=r"invalid shape \(2, 4\) of entry 0: expected \(2, 3\)"):
         op.shape_assign([(2, 3)], 0, (2, 4))
-    with pytest.raises(MXNetError, match="invalid dtype 'float64': expected float32"):
+    with pytest.raises(MXNetError, match="invalid dtype 'float64' of entry 0: expected float32"):
         op.type_assign([np.float32], 0, np.float64)
     with pytest.raises(MXNetError, match="input"):
         nd.t_product(nd.ones((2,)), nd.ones((3,)))

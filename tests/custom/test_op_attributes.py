@@ -32,11 +32,13 @@ def call(e, *arrays, **params):
     ("name", "near"),
     [
         ("FInfershape", "FInferShape"), ("FCompute<tpu>", "FCompute<cpu>"),
-        ("FCompute", "FCompute<cpu>"), ("FGradients", "FGradient"), ("FNonsense", "FGradient"),
+        ("FCompute", "FCompute<cpu>"), ("FGradients", "FGradient"), ("FQ", ""),
     ],
 )  # fmt: skip
-def test_an_unknown_function_lists_the_near_ones(name, near):
-    with pytest.raises(MXNetError, match=f"unknown attribute '{name}': expected .*{near}"):
+def test_of_an_unknown_function_the_nearest_is_proposed(name, near):
+    hint = f"did you mean '{near}'. " if near else ""
+    listed = "expected one of: FListInputNames, .*FExecType"
+    with pytest.raises(MXNetError, match=f"unknown attribute '{name}': {hint}{listed}"):
         entry().set_attr(name, lambda *a: None)
 
 
@@ -151,6 +153,28 @@ def test_a_stateful_function_without_a_state():
     e = entry().set_attr("FStatefulCompute<cpu>", lambda *a: None)
     with pytest.raises(MXNetError, match="expected FCreateOpState, which makes the state"):
         call(e).asnumpy()
+
+
+def test_names_and_numbers_are_asked_for_once():
+    class Factor(mx.Parameter):
+        factor: int = 1
+
+    asked = []
+
+    def answering(attribute, answer):
+        return lambda attrs: asked.append(attribute) or answer
+
+    e = entry().set_attr_parser(Factor).set_attr("FCompute<cpu>", fill(1))
+    for attribute, answer in (
+        ("FListInputNames", ["x"]), ("FListOutputNames", ["y"]), ("FNumVisibleOutputs", 1),
+        ("FMutateInputs", []), ("FIgnoreInputs", []), ("FInplaceOption", [(0, 0)]),
+    ):  # fmt: skip
+        e.set_attr(attribute, answering(attribute, answer))
+    asked.clear()
+    call(e, factor=3).wait_to_read()
+    # The core asks for in-place pairs too, after the check at the call.
+    assert sorted(asked) == sorted(["FListInputNames", "FListOutputNames", "FNumVisibleOutputs",
+        "FMutateInputs", "FIgnoreInputs", "FInplaceOption", "FInplaceOption"])  # fmt: skip
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -164,7 +164,7 @@ def test_exceptions_of_a_backward_operator(attribute):
         (boom, Marked, "from the callback"),
         (lambda node, grads: [], MXNetError, "gradient rule \\[\\]: expected 1 gradients"),
         (lambda node, grads: [grads[0]] * 2, MXNetError, "gradient rule .*: expected 1 gradients"),
-        (lambda node, grads: [3], MXNetError, "gradient rule 3: expected an entry"),
+        (lambda node, grads: [3], MXNetError, "gradient rule 3: expected a GradEntry"),
         (lambda node, grads: [node.op("no_such", grads[0])], MXNetError, "'no_such' is not"),
         (op.ElemwiseGradUseIn("_backward_no_such"), MXNetError, "'_backward_no_such' is not"),
     ],
@@ -202,7 +202,7 @@ def test_exceptions_of_user_operators(parts):
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"check": lambda conf: False}, "attributes {}: expected what the check= accepts"),
+        ({"check": lambda conf: False}, "attributes {}: expected attributes that the check of"),
         ({"infer": lambda ctx: setattr(ctx.out("out"), "shape", "ab")}, "expected a tuple"),
         ({"infer": lambda ctx: ctx.out("no_such")},
          "unknown output 'no_such': expected one of: out"),
@@ -238,7 +238,7 @@ def test_wrong_deeds_of_user_operators(parts, says):
         (
             lambda ctx: ctx.bind("in", lambda: 3),
             MXNetError,
-            "gradient of 'in' 3: expected an entry",
+            "gradient of 'in' 3: expected a GradEntry",
         ),
         (lambda ctx: None, MXNetError, "expected a gradient of input 'in', got none"),
     ],

@@ -138,3 +138,25 @@ def test_shapes_survive_text(dims, brackets):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_doubles_survive_text(x):
     assert Every(exact=repr(x)).exact == x
+
+
+def test_a_field_without_a_type_is_refused():
+    says = r"Untyped: invalid field 'factor': expected a type, as in factor: float = field\(...\)"
+    with pytest.raises(TypeError, match=says):
+
+        class Untyped(rsnet.Parameter):
+            factor = rsnet.field(2.0)
+
+    with pytest.raises(TypeError, match="Hidden: invalid field '_k': .* no leading underscore"):
+
+        class Hidden(rsnet.Parameter):
+            _k: int = rsnet.field(1)
+
+
+def test_a_default_may_be_replaced_without_repeating_the_type():
+    class Later(Every):
+        small = rsnet.field(8, ge=0)
+
+    assert Later().small == 8
+    with pytest.raises(MXNetError, match="small"):
+        Later(small=-1)

@@ -89,10 +89,10 @@ def test_numbers_have_an_order():
 @pytest.mark.parametrize(
     ("kind", "where", "says"),
     [
-        ("bool", lambda a: a == "yes", "attribute 'a' 'yes': expected kind bool"),
-        ("int32", lambda a: a == "x", "attribute 'a' 'x': expected kind int32"),
-        ("shape", lambda a: a == 5, "attribute 'a' 5: expected kind shape"),
-        ("data_type", lambda a: a.is_in("int8", "int7"), "'int7': expected kind data_type"),
+        ("bool", lambda a: a == "yes", "attribute 'a' 'yes': expected bool"),
+        ("int32", lambda a: a == "x", "attribute 'a' 'x': expected int32"),
+        ("shape", lambda a: a == 5, "attribute 'a' 5: expected shape"),
+        ("data_type", lambda a: a.is_in("int8", "int7"), "'int7': expected data_type"),
         ("shape", lambda a: a < (1, 2), "only numbers and strings have an order"),
         ("int32", lambda a: a < "x", "only numbers and strings have an order"),
     ],

@@ -250,7 +250,7 @@ def test_more_elements_than_there_are_bytes():
             getattr(nd, name)(nd.ones((1,))).wait_to_read()
 
 
-@pytest.mark.parametrize("size", ["8", 1.5, True, None, -1, 2**63, 10**40])
+@pytest.mark.parametrize("size", ["8", 1.5, True, None, -1, 2**56 + 1, 2**63, 10**40])
 def test_tmp_of_wrong_kinds(size):
     with pytest.raises(MXNetError, match="invalid tmp .*: expected bytes"):
         op.kernel("t_doors_tmp", tmp=size)
@@ -278,14 +278,14 @@ def test_tmp_may_be_a_numpy_integer():
     ("bind", "says"),
     [
         (lambda ctx: [ctx.bind("in", ctx.grad("out")) for _ in "12"], "second gradient of 'in'"),
-        (lambda ctx: ctx.bind("in", None), "gradient of 'in' None: expected an entry"),
-        (lambda ctx: ctx.bind("in", 3), "gradient of 'in' 3: expected an entry"),
-        (lambda ctx: ctx.bind("in", lambda: None), "gradient of 'in' None: expected an entry"),
+        (lambda ctx: ctx.bind("in", None), "gradient of 'in' None: expected a GradEntry"),
+        (lambda ctx: ctx.bind("in", 3), "gradient of 'in' 3: expected a GradEntry"),
+        (lambda ctx: ctx.bind("in", lambda: None), "gradient of 'in' None: expected a GradEntry"),
         (
             lambda ctx: ctx.bind("in", lambda: np.ones(1)),
             r"gradient of 'in' array\(\[1.\]\): expected",
         ),
-        (lambda ctx: ctx.bind("in", lambda: lambda: 0), "expected an entry"),
+        (lambda ctx: ctx.bind("in", lambda: lambda: 0), "expected a GradEntry"),
         (lambda ctx: None, "expected a gradient of input 'in', got none"),
     ],
 )

@@ -237,7 +237,7 @@ def test_parameters_check_their_arguments():
     with pytest.raises(NotImplementedError, match="invalid stype 'row_sparse'"):
         gluon.Parameter("p", stype="row_sparse")
     p = gluon.Parameter("p", shape=(2,))
-    with pytest.raises(RuntimeError, match="'p' has not been initialized"):
+    with pytest.raises(RuntimeError, match=r"'p' .* initialized: call initialize\(\) first"):
         p.set_data(nd.ones((2,)))
     with pytest.raises(ValueError, match="reset_ctx: invalid Parameter 'p', which has no values"):
         p.reset_ctx(mx.cpu())

@@ -326,8 +326,13 @@ def test_wrong_trainers_are_refused():
         gluon.Trainer([net.weight, net.weight], "sgd")
     with pytest.raises(ValueError, match="invalid optimizer 'foo'"):
         gluon.Trainer(net.collect_params(), "foo")
-    with pytest.raises(RuntimeError, match="has not been initialized"):
+    with pytest.raises(RuntimeError, match=r"call initialize\(\) first"):
         gluon.Trainer(nn.Dense(1).collect_params(), "sgd")
+    waiting = nn.Dense(1)
+    waiting.initialize()
+    says = "save_states: Parameter '.*weight' has no values yet: call the network first"
+    with pytest.raises(mx.MXNetError, match=says):
+        gluon.Trainer(waiting.collect_params(), "sgd").save_states("nowhere")
     other = small([mx.cpu(1)])
     with pytest.raises(AssertionError, match=r"initialized on \[cpu\(1\)\]"):
         gluon.Trainer([net.weight, other.weight], "sgd")

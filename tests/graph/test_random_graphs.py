@@ -220,7 +220,7 @@ PLAIN = {
 
 
 def unplanned(recipe):
-    """No sharing by operators, no merging, one node a segment."""
+    """No sharing by operators, no merging, one node per segment."""
     os.environ.update(PLAIN)
     try:
         return symbolic(recipe)

@@ -15,7 +15,7 @@ import rsnet as mx
 from rsnet.base import MXNetError
 
 sym, nd = mx.sym, mx.nd
-MXNET = os.environ.get("RSNET_MXNET")
+MXNET = os.environ.get("MXNET_PYTHON")
 
 
 def mlp():
@@ -345,7 +345,7 @@ mx.nd.save(folder + "/back-0000.params", arrays)
 """
 
 
-@pytest.mark.skipif(not MXNET, reason="set RSNET_MXNET to a Python that has MXNet 1.9")
+@pytest.mark.skipif(not MXNET, reason="set MXNET_PYTHON to a Python that has MXNet 1.9")
 def test_files_pass_through_mxnet_unchanged(tmp_path):
     net = mlp()
     exe = net.simple_bind(mx.cpu(), grad_req="null", data=(4, 6))

@@ -221,7 +221,7 @@ CALLS = {
     ),
     "default of an attribute": (
         lambda: op.Attr(int, "a"), mx.MXNetError,
-        ("Attr", "attribute 'default'", "'a'", "kind int64"),
+        ("Attr", "attribute 'default'", "'a'", "int64"),
     ),
     "condition of a kernel": (
         lambda: op.kernel("t_form", where=3), mx.MXNetError,

@@ -18,7 +18,7 @@ KEPT = re.compile(
     r"|does not define|Can only specify known|compose only accept|is deprecated"
 )
 # Functions that add "expected" themselves.
-FORMS = {"invalid", "unknown", "_wrong"}
+FORMS = {"invalid", "unknown", "wrong"}
 # Texts of other forms by file. The numbers fall; a new text says "invalid X v: expected ...".
 OTHERS = {
     "_half_private/base.py": 1, "_half_private/model.py": 1, "_operators/attributes.py": 2,

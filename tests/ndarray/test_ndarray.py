@@ -182,6 +182,16 @@ def test_comparisons_with_other_types_are_errors():
                 compare(x, other)
 
 
+@pytest.mark.parametrize("name", ["add", "power", "maximum", "not_equal"])
+@pytest.mark.parametrize("other", [np.ones(2), [1, 2], "a", None], ids=lambda v: type(v).__name__)
+def test_functions_of_two_operands_say_what_they_take(name, other):
+    function, got = getattr(nd, name), type(other).__name__
+    text = f"^{name}: invalid operand of type {got}: expected an NDArray or a number .mx.nd.array"
+    for operands in ((nd.ones((2,)), other), (other, nd.ones((2,))), (1, other)):
+        with pytest.raises(TypeError, match=text):
+            function(*operands)
+
+
 def test_modules_of_old_programs():
     assert mx.nd.ndarray.NDArray is nd.NDArray and mx.nd.ndarray.zeros is nd.zeros
     assert issubclass(mx.error.ValueError, (mx.MXNetError, ValueError))

@@ -85,6 +85,7 @@ def test_nvcc_makes_a_library_with_kernels_of_both_devices(tmp_path):
     assert [name for name, *_ in mx.op.kernels("cu_add_one")] == ["cpu", "gpu"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapped", ["env g++", "'/usr/bin/env' g++ -DMORE=1"])
 def test_compilers_may_be_wrapped(wrapped, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CXX", wrapped)

@@ -5,7 +5,8 @@ import pytest
 from plugins import compiled, compiled_rust, compiled_text
 from processes import printed
 
-pytestmark = pytest.mark.process  # a kernel that waits in vain must not keep the tests
+# A kernel that waits in vain must not keep the tests; compiling a crate takes minutes.
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: As `waiting.c`, in MXNet's interface.
 NNVM = """

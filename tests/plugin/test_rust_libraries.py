@@ -8,7 +8,7 @@ from processes import printed, run
 import rsnet as mx
 from rsnet import nd, sym
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]  # compiling a crate takes minutes
 
 X = np.array([3, 1, 4, 1, 5, 9, 2, 6], "float32")
 

@@ -81,7 +81,7 @@ def test_a_group_by_itself_computes_gradients():
     for grads, name in zip(group.grad_arrays, group.param_names, strict=True):
         total = sum(g.asnumpy() for g in grads)
         np.testing.assert_allclose(total, whole.grad_dict[name].asnumpy(), rtol=1e-5)
-    with pytest.raises(ValueError, match="invalid slices .* expected 2, one a device"):
+    with pytest.raises(ValueError, match="invalid slices .* expected 2, one per device"):
         mx.executor_manager.DataParallelExecutorGroup(
             net, names, ["fc_weight"], [mx.cpu(0), mx.cpu(1)], [slice(0, 8)], data
         )

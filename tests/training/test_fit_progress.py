@@ -1,4 +1,4 @@
-"""What `fit` shows on standard error: a line that is redrawn, one an epoch, or nothing."""
+"""What `fit` shows on standard error: a line that is redrawn, one per epoch, or nothing."""
 
 import io
 import logging

@@ -336,3 +336,10 @@ def test_monitors_watch_executors_for_other_shapes():
     executor.set_monitor_callback(lambda name, _: seen.append(name), monitor_all=True)
     executor.reshape(data=(2, 3)).forward()
     assert "fc_output" in seen and "data" in seen
+
+
+def test_arguments_of_a_checkpoint_in_another_order_are_refused():
+    with pytest.raises(TypeError, match="invalid epoch 'net': expected an integer"):
+        mx.model.save_checkpoint(1, "net", None, {}, {})
+    with pytest.raises(TypeError, match="invalid epoch 'net': expected an integer"):
+        mx.model.load_params(1, "net")

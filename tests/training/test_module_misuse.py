@@ -32,7 +32,7 @@ def test_steps_out_of_order_say_what_is_missing():
         (lambda: mx.mod.Module(mlp(), fixed_param_names=["w"]), ValueError, "'w' is not found"),
         (lambda: bound().bind([("x", (4, 6))], force_rebind=True), ValueError, "data_names"),
         (lambda: bound().bind([3], force_rebind=True), TypeError, "invalid shape 3"),
-        (lambda: mx.mod.Module(mlp(), work_load_list=[1, 2]), ValueError, "one a context"),
+        (lambda: mx.mod.Module(mlp(), work_load_list=[1, 2]), ValueError, "one per context"),
         (lambda: trained(module={"work_load_list": [0]}), ValueError,
          r"invalid work_load_list \[0\]"),
         (

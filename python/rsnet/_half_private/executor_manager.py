@@ -17,7 +17,7 @@ def _load_general(data: Sequence[Any], targets: Sequence[Any]) -> None:
     ----------
     data : list of NDArray
     targets : list
-        For each of `data` one NDArray, or a list of (slice, NDArray), one a device.
+        For each of `data` one NDArray, or a list of (slice, NDArray), one per device.
     """
     _group._load_general(data, targets, [0] * len(data))
 

@@ -44,7 +44,7 @@ def _format_sequence(
     length : int, optional
         Number of steps; only needed to divide a symbol.
     inputs : NDArray, Symbol or list of these
-        One array with an axis of time, as `in_layout` says, or one array a step.
+        One array with an axis of time, as `in_layout` says, or one array per step.
     layout : str
         Layout of what is returned, such as "NTC".
     merge : bool, optional

@@ -54,7 +54,7 @@ def _initialize_kvstore(
     ----------
     kvstore : KVStore
     param_arrays : list of list of NDArray
-        For each parameter its arrays, one a device.
+        For each parameter its arrays, one per device.
     arg_params : dict of str to NDArray
         The first values.
     param_names : list of str
@@ -88,10 +88,10 @@ def _update_params(
     Parameters
     ----------
     param_arrays, grad_arrays : list of list of NDArray
-        For each parameter its arrays and gradients, one a device.
+        For each parameter its arrays and gradients, one per device.
     updater : callable
-        Called once a device, with tuples of numbers (of the parameter times `num_device`, plus that
-        of the device), gradients and arrays.
+        Called once per device, with tuples of numbers (of the parameter times `num_device`, plus
+        that of the device), gradients and arrays.
     num_device : int
     kvstore : KVStore, optional
     param_names : list of str, optional

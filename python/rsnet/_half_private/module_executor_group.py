@@ -29,9 +29,9 @@ def _load_general(
     Parameters
     ----------
     data : list of NDArray
-        Whole arrays, or for each a list with one a device.
+        Whole arrays, or for each a list with one per device.
     targets : list
-        For each of `data` one NDArray, or a list of (rows, NDArray), one a device: `rows` is the
+        For each of `data` one NDArray, or a list of (rows, NDArray), one per device: `rows` is the
         slice of the axis that the NDArray gets.
     major_axis : list of int, optional
         The axis of each array that is divided, 0 by default; with a negative one the array is

@@ -1,17 +1,16 @@
 """The attributes of an operator: the table of ``Entry.set_attr`` (``attributes.py``).
 
 Names that start with ``F`` are functions and must be in the table; one that is not is an error that
-lists the near ones. Names that start with ``T``, and all others, are free markers: a program may
+proposes the nearest. Names that start with ``T``, and all others, are free markers: a program may
 set them and read them with ``Entry.attr``.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .checks import fail, invalid
+from .checks import fail, invalid, unknown
 
 
 class KernelKind(NamedTuple):
@@ -55,7 +54,7 @@ FORMS: dict[str, str] = {
     "FInferType": "(attrs, in_types, out_types) -> bool: fills its lists",
     "FCompute<cpu>": "(attrs, ctx, inputs, req, outputs)",
     "FComputeEx<cpu>": "as FCompute, and wins over it",
-    "FCreateOpState": "(attrs, ctx, in_shapes, in_types) -> state, once a node or recorded call",
+    "FCreateOpState": "(attrs, ctx, in_shapes, in_types) -> state, once per node or recorded call",
     "FStatefulCompute<cpu>": "(state, ctx, inputs, req, outputs)",
     "FStatefulComputeEx<cpu>": "as FStatefulCompute, and wins over it",
     "FGradient": "(node, out_grads) -> list of GradEntry or None; node is a GradNode",
@@ -100,10 +99,7 @@ def check_attribute(operator: str, name: Any, value: Any) -> None:
     if not name.startswith("F"):
         return
     if name not in FORMS and name not in KERNELS:
-        by_lower = {known.lower(): known for known in (*FORMS, *KERNELS) if known[0] == "F"}
-        near = difflib.get_close_matches(name.lower(), by_lower, n=3)
-        listed = ", ".join(by_lower[n] for n in near) or ", ".join(by_lower.values())
-        raise fail(operator, f"unknown attribute '{name}': expected one of: {listed}")
+        raise unknown(operator, "attribute", name, (known for known in FORMS if known[0] == "F"))
     if not callable(value):
         raise invalid(operator, f"attribute {name}", value, "a function", TypeError)
 

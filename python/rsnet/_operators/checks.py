@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError, shown
+from ..parameter import Parameter
 from . import registry
 
 #: NumPy's types by name; None is an unknown type.
@@ -39,6 +40,11 @@ def invalid(
     return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
 
 
+def wrong(operator: str, function: str, answer: Any, expected: str) -> Exception:
+    """An error for what an author's function returned."""
+    return invalid(operator, f"result of {function}", answer, expected)
+
+
 def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
     """An error for a name that is not declared; it proposes the nearest ones."""
     listed = list(known)
@@ -48,14 +54,32 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
 
 
-def refuse_parameters(operator: str, given: Iterable[str]) -> None:
-    """Refuses the parameters of a call of an operator that declares none.
+def lookup(operator: str, what: str, name: str, table: Mapping[str, Any]) -> Any:
+    """``table[name]``; the error of :func:`unknown` if there is none."""
+    if name not in table:
+        raise unknown(operator, what, name, table)
+    return table[name]
+
+
+def refuse_parameters(operator: str, values: Sequence[Any], given: Iterable[str]) -> None:
+    """Refuses the parameters of a call of an operator that declares none, and so has no values.
 
     Without this they would be ignored, as by MXNet's own operators without parameters.
     """
     for key in given:
-        if not key.startswith("__"):  # attributes that a graph keeps with its nodes
+        if not values and not key.startswith("__"):  # those are attributes of a graph's nodes
             raise unknown(operator, "parameter", key, ())
+
+
+def is_struct(value: Any) -> bool:
+    """Whether ``value`` is a class of parameters."""
+    return isinstance(value, type) and issubclass(value, Parameter)
+
+
+def check_struct(operator: str, what: str, value: Any) -> None:
+    """Refuses what is neither a class of parameters nor None."""
+    if value is not None and not is_struct(value):
+        raise invalid(operator, what, value, "a subclass of rsnet.Parameter", MXTypeError)
 
 
 def is_integer(value: Any, least: int, most: int = MOST_OPERANDS) -> bool:
@@ -100,8 +124,6 @@ def check_takes(
     """Refuses a function that cannot be called with the arguments ``expected``, by position; the
     ``hint`` ends the error.
     """
-    import inspect  # for authors of operators only: it would add to the time of importing rsnet
-
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some builtin functions have none
@@ -113,17 +135,12 @@ def check_takes(
         raise fail(operator, f"{what} takes {signature}, expected ({listed}){hint}") from None
 
 
-def warn_of_replacing(what: str, new: str) -> None:
-    """Warns that something is registered a second time."""
-    warn(f"{what} is registered again; the new {new} replaces the old")
-
-
 def check_exec_type(operator: str, what: str, answer: Any) -> None:
     """Refuses execution types other than ``"sync"``."""
     if answer not in ("sync", 0):
         done = "a function is done when it returns"
         later = "engine.push_async runs functions that are done later"
-        raise invalid(operator, f"result of {what}", answer, f"'sync': {done} ({later})")
+        raise wrong(operator, what, answer, f"'sync': {done} ({later})")
 
 
 def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[str]) -> None:
@@ -180,12 +197,12 @@ def dtype_name(value: Any) -> str | None:
 def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
     """Checks that ``value`` lists distinct names: identifiers, or any text with ``any_text``."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise invalid(operator, f"result of {what}", value, "a list of names")
+        raise wrong(operator, what, value, "a list of names")
     for name in value:
         if not (any_text and isinstance(name, str) and name):
             argument_name(f"{operator}: {what}", name)
     if len(set(value)) != len(value):
-        raise invalid(operator, f"result of {what}", list(value), "every name once")
+        raise wrong(operator, what, list(value), "every name once")
     return tuple(value)
 
 
@@ -200,22 +217,26 @@ def checked_docs(operator: str, docs: Any, names: Sequence[str]) -> Mapping[str,
     return docs
 
 
+def checked_bytes(operator: str, what: str, n: Any) -> int:
+    """``n`` if it is a number of bytes."""
+    if not is_integer(n, 0, MOST_BYTES):
+        raise invalid(operator, what, n, f"bytes, 0 to {MOST_BYTES}")
+    return int(n)
+
+
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
     """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds,
     each with the bytes that it needs. (0: the operator does not say.)
     """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
-        raise invalid(operator, f"result of {method}", answer, "a list of resources")
+        raise wrong(operator, method, answer, "a list of resources")
     requests = []
     for given in answer:
         kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
         kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
             raise invalid(operator, f"resource in {method}", kind, "one of: temp_space, random")
-        if not is_integer(size, 0, MOST_BYTES):
-            limits = f"bytes, 0 to {MOST_BYTES}"
-            raise invalid(operator, f"size of {kind} in {method}", size, limits)
-        requests.append((kind, int(size)))
+        requests.append((kind, checked_bytes(operator, f"size of {kind} in {method}", size)))
     if sum(kind == "temp_space" for kind, _ in requests) > 1:
-        raise invalid(operator, f"result of {method}", answer, "at most one temp_space")
+        raise wrong(operator, method, answer, "at most one temp_space")
     return requests

@@ -15,7 +15,7 @@ from .._warnings import warn
 from ..ndarray.ndarray import _DTYPE_NP_TO_MX
 from ..parameter import schema_field
 from . import registry
-from .checks import TYPES, fail, invalid, unknown
+from .checks import TYPES, fail, invalid, unknown, wrong
 from .definition import Facts, numbered
 from .operands import assign
 from .property import Description
@@ -240,7 +240,7 @@ def _refuse_sparse(node: Node, cls: type) -> None:
         answer = getattr(node.prop, method)(*(["default"] * n for n in parts))
         listed = answer if isinstance(answer, (tuple, list)) else [answer]
         if not all(isinstance(a, (tuple, list)) and set(a) <= {"default"} for a in listed):
-            raise invalid(node.name, f"result of {method}", answer, "'default' storage only")
+            raise wrong(node.name, method, answer, "'default' storage only")
 
 
 # Keys under which the reader of symbol files says how many inputs and outputs a node has.
@@ -319,7 +319,7 @@ def _note(error: Exception, node: Node, method: str) -> None:
 def _answered(node: Node, method: str, answer: Any) -> Exception:
     operator = f"operator '{node.name}' (Custom)"
     nothing = "None: results are written to the outputs (self.assign)"
-    return invalid(operator, f"result of {method}", answer, nothing)
+    return wrong(operator, method, answer, nothing)
 
 
 _OP_TYPE = schema_field(

@@ -13,7 +13,7 @@ from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, new_entry, register
-from .checks import check_takes, checked_docs, fail, function_name, invalid, warn_of_replacing
+from .checks import check_struct, check_takes, checked_docs, fail, function_name, invalid
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 from .user.arguments import parse_args
@@ -86,10 +86,7 @@ def op(
     """
     function_name("op", name)
     inputs, outputs = _names(name, "input", inputs), _names(name, "output", outputs)
-    if not outputs:
-        raise fail(name, "invalid outputs: expected one at least")
-    if not (param is None or (inspect.isclass(param) and issubclass(param, Parameter))):
-        raise invalid(name, "param", param, "a subclass of rsnet.Parameter", MXTypeError)
+    check_struct(name, "param", param)
 
     def decorate(f: Any) -> Any:
         if not callable(f):
@@ -136,7 +133,7 @@ def op(
             again = entry.attr("FGradient") is not None
             entry.put_attr("FGradient", ElemwiseGradUseInOut(backward.name))
             if again:
-                warn_of_replacing(f"the gradient of operator '{name}'", "function")
+                registry.warn_of_replacing(f"the gradient of operator '{name}'", "function")
             return g
 
         def results_of(function: Any, attrs: Any, *operands: Any) -> Sequence[Any]:
@@ -215,7 +212,7 @@ def _put(entry: Entry) -> None:
     entry.decorated = True
     if known is not None and known is not entry:
         known.superseded = True
-        warn_of_replacing(f"operator '{entry.name}'", "function")
+        registry.warn_of_replacing(f"operator '{entry.name}'", "function")
 
 
 def _free_name(name: str) -> str:

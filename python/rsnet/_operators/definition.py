@@ -55,8 +55,8 @@ class KernelSpec(NamedTuple):
     takes_ctx: bool = True
 
 
-#: As what a function may get its operands. With "cupy", arrays of CuPy on a device and NumPy views
-#: on the host.
+#: The forms in which a function may receive its operands. With "cupy", arrays of CuPy on a device
+#: and NumPy views on the host.
 VIEWS = ("ndarray", "numpy", "cupy")
 
 

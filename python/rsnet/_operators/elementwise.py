@@ -27,7 +27,7 @@ def shape_assign(shapes: list[Any], i: int, shape: Sequence[int] | None) -> bool
     old = tuple(shapes[i] or ())
     if new and old:
         if len(new) != len(old) or any(a and b and a != b for a, b in zip(old, new)):
-            raise MXNetError(f"invalid shape {new}: expected {old}, which is known")
+            raise MXNetError(f"invalid shape {new} of entry {i}: expected {old}, known already")
         new = tuple(a or b for a, b in zip(old, new))
     shapes[i] = new or old
     return shape_is_known(shapes[i])
@@ -41,7 +41,7 @@ def type_assign(types: list[Any], i: int, dtype: Any) -> bool:
     if dtype is not None:
         if types[i] is not None and np.dtype(types[i]) != np.dtype(dtype):
             new, old = np.dtype(dtype).name, np.dtype(types[i]).name
-            raise MXNetError(f"invalid dtype {new!r}: expected {old}, which is known")
+            raise MXNetError(f"invalid dtype '{new}' of entry {i}: expected {old}, known already")
         types[i] = np.dtype(dtype).type
     return types[i] is not None
 

@@ -93,7 +93,7 @@ class Rule:
         """Appends an operator; returns its first ``outputs`` results."""
         for entry in inputs:
             if not isinstance(entry, GradEntry):
-                raise invalid("gradient rule", f"operand of {op}", entry, "an entry")
+                raise invalid("gradient rule", f"operand of {op}", entry, "a GradEntry")
         texts = [(k, str(v)) for k, v in (params or {}).items()]
         self.calls.append(RuleCall(backward, op, name, texts, [e.ref for e in inputs]))
         at = len(self.calls) - 1
@@ -119,5 +119,7 @@ class Rule:
             raise invalid(operator, "result of the gradient rule", results, f"{n} gradients")
         for result in results:
             if result is not None and not isinstance(result, GradEntry):
-                raise invalid(operator, "result of the gradient rule", result, "an entry or None")
+                raise invalid(
+                    operator, "result of the gradient rule", result, "a GradEntry or None"
+                )
         return self.calls, [None if result is None else result.ref for result in results]

@@ -6,7 +6,6 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
@@ -15,7 +14,7 @@ from .._sbp.rules import parse_rule
 from ..base import MXNetError
 from . import registry
 from .checks import fail, free_name
-from .user.arguments import Attr, Conf
+from .user.arguments import Arg, Attr, Conf
 from .user.definition import UserOpDefinition
 from .user.inference import Found
 from .user.signatures import Signatures
@@ -146,17 +145,13 @@ def _define(name: str) -> None:
         registry.user_operators[name] = LibraryDefinition(name, info)
 
 
-def _mini(args: Sequence[tuple[str, int, bool, bool]]) -> list[str]:
-    """Arguments in the language of ``op.define``."""
-    return [f"{n}*{count}{'+' * more}{'?' * optional}" for n, count, more, optional in args]
-
-
 class LibraryDefinition(UserOpDefinition):
     """A user operator whose functions are in a library."""
 
     def __init__(self, name: str, info: dict[str, Any]) -> None:
         attrs = {k: Attr(_KINDS[kind], *given, doc=doc) for k, kind, given, doc in info["attrs"]}
-        super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
+        inputs, outputs = (tuple(Arg(*a) for a in info[of]) for of in ("inputs", "outputs"))
+        super().__init__(name, inputs, outputs, attrs)
         self.library = str(info["library"])
         self.counted_by = str(info["counted_by"])
         if info["has_signatures"]:

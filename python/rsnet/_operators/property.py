@@ -174,9 +174,10 @@ class OperatorProperty(Description):
     Param: type[Parameter] | None = None
     #: What the arguments and auxiliary states are, by name, for ``help(nd.<name>)``.
     argument_docs: Mapping[str, str] = MappingProxyType({})
-    #: As what forward and backward get their operands: ``"ndarray"``; ``"numpy"``, NumPy views, for
-    #: which arrays on a device are copied to the host; ``"cupy"``, on a device arrays of CuPy over
-    #: its memory, with the stream of the call as CuPy's current one, and on the host NumPy views.
+    #: The form in which forward and backward receive their operands: ``"ndarray"``; ``"numpy"``,
+    #: NumPy views, for which arrays on a device are copied to the host; ``"cupy"``, on a device
+    #: arrays of CuPy over its memory, with the stream of the call as CuPy's current one, and on the
+    #: host NumPy views.
     views: str = "ndarray"
     #: Name of the parameter that counts the inputs, for operators with any number of them.
     key_var_num_args: str | None = None

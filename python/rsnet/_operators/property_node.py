@@ -11,7 +11,7 @@ from typing import Any
 
 from .._exceptions import add_note
 from ..base import MXNetError, Unusable
-from .checks import TYPES, invalid, is_integer, name_list, resource_requests, shape_list, type_list
+from .checks import TYPES, is_integer, name_list, resource_requests, shape_list, type_list, wrong
 from .definition import Definition, Facts, KernelSpec, kernels_everywhere
 from .gradient import Source
 from .property import OperatorProperty
@@ -81,10 +81,8 @@ class Node:
         self.args, self.aux = listed("list_arguments"), listed("list_auxiliary_states")
         inputs, outputs = self.args + self.aux, listed("list_outputs")
         if not outputs:
-            raise self._wrong("list_outputs", (), "at least one output")
-        if len(set(inputs)) != len(inputs):
-            what = "names of arguments and auxiliary states"
-            raise invalid(name, what, list(inputs), "every name once")
+            raise wrong(self.name, "list_outputs", (), "at least one output")
+        name_list(name, "list_arguments and list_auxiliary_states", inputs, any_text=True)
         self.n_args, self.n_out = len(self.args), len(outputs)
         visible = self.n_out
         if property_style:
@@ -103,15 +101,12 @@ class Node:
             if self._overrides("backward_inplace_option"):
                 self.backward_inplace()
 
-    def _wrong(self, method: str, answer: Any, expected: str) -> Exception:
-        return invalid(self.name, f"result of {method}", answer, expected)
-
     def _overrides(self, method: str) -> bool:
         return getattr(type(self.prop), method) is not getattr(OperatorProperty, method)
 
     def _count(self, method: str, value: Any) -> int:
         if not is_integer(value, 1, self.n_out):
-            raise self._wrong(method, value, f"1 to {self.n_out}")
+            raise wrong(self.name, method, value, f"1 to {self.n_out}")
         return int(value)
 
     # Inference ---------------------------------------------------------------------------------
@@ -146,7 +141,7 @@ class Node:
         if answer is None or answer is False:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) not in (2, 3):
-            raise self._wrong(method, answer, "(inputs, outputs, auxiliary states)")
+            raise wrong(self.name, method, answer, "(inputs, outputs, auxiliary states)")
         names = (self.args, self.facts.outputs, self.aux)
         parts = [
             checked(self.name, f"{what} of {method}", part, listed)
@@ -174,7 +169,7 @@ class Node:
                 plan = None
             if plan is None or len(set(plan)) != len(plan):
                 expected = "a list of entries that it was given, each at most once"
-                raise self._wrong("declare_backward_dependency", answer, expected)
+                raise wrong(self.name, "declare_backward_dependency", answer, expected)
             self._plan = plan
         return self._plan
 
@@ -224,14 +219,14 @@ class Node:
             return [(sources.index(s), targets.index(t), False) for s, t in pairs]
         except (TypeError, ValueError):
             first = "input" if which == "forward" else "declared dependency"
-            raise self._wrong(method, pairs, f"a list of pairs ({first}, output)") from None
+            raise wrong(self.name, method, pairs, f"a list of pairs ({first}, output)") from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
         given = getattr(self.prop, "accumulates", False)
         answer = given() if callable(given) else given
         if not isinstance(answer, bool):
-            raise self._wrong("accumulates", answer, "True or False")
+            raise wrong(self.name, "accumulates", answer, "True or False")
         return answer
 
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
@@ -320,4 +315,4 @@ def checked_operator(name: str, made: Any) -> Any:
     methods = (getattr(made, method, None) for method in ("forward", "backward"))
     if all(callable(method) for method in methods) and not isinstance(made, type):
         return made
-    raise invalid(name, "result of create_operator", made, "an object with forward and backward")
+    raise wrong(name, "create_operator", made, "an object with forward and backward")

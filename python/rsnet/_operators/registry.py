@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from .. import _core
 from .._missing_operators import why_missing_operator
 from .._on_demand import import_on_demand
+from .._warnings import warn
 from ..base import MXNetError
 
 #: Classes for ``nd.Custom``, by ``op_type``.
@@ -117,7 +118,8 @@ def missing(name: str) -> str | None:
             'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
         )
     if name in waiting_kernels or name in waiting_gradients:
-        return f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+        text = f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+        return text + nearest(name, user_operators)
     return None
 
 
@@ -189,6 +191,11 @@ def _unknown_operator(name: str) -> str:
     known = ", ".join(sorted(user_operators)) or "none"
     hint = nearest(name, user_operators)
     return f"user operator '{name}' is not registered{hint} (registered are: {known})"
+
+
+def warn_of_replacing(what: str, new: str) -> None:
+    """Warns that something is registered a second time."""
+    warn(f"{what} is registered again; the new {new} replaces the old")
 
 
 #: The two functions that each namespace was subscribed with.

@@ -15,11 +15,13 @@ from .checks import (
     fail,
     invalid,
     is_integer,
+    is_struct,
     name_list,
     refuse_parameters,
     resource_requests,
     shape_list,
     type_list,
+    wrong,
 )
 from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, kernel_on, named_inputs, numbered
 from .elementwise import OneBackward
@@ -31,9 +33,6 @@ class Translation:
 
     def __init__(self, record: OperatorRecord) -> None:
         self.record, self.name, self.attr = record, record.name, record.attr
-
-    def _wrong(self, attribute: str, answer: Any, expected: str) -> Exception:
-        return invalid(self.name, f"result of {attribute}", answer, expected)
 
     def definition(self) -> Definition:
         """The operator as the core takes it."""
@@ -50,14 +49,13 @@ class Translation:
                 field, value = FIELDS[name]
                 setattr(d, field, value(self, name))
         d.kernels = [self._kernel(n, KERNELS[n]) for n in self.record.attributes if n in KERNELS]
-        # A backward operator is given the attrs of its forward node, whose facts are others.
-        d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
+        d.facts = self.facts
         return d
 
     def _struct(self) -> type[Parameter] | None:
         """The parameters' class; ``None`` if a function parses them, or there are none."""
         param = self.record.param
-        return param if isinstance(param, type) and issubclass(param, Parameter) else None
+        return param if is_struct(param) else None
 
     def _parameter_docs(self) -> str:
         if not self.record.param_docs:
@@ -81,8 +79,8 @@ class Translation:
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
         param, struct = self.record.param, self._struct()
-        if param is None and self.record.decorated:
-            refuse_parameters(self.name, given)
+        if struct is not None or self.record.decorated:
+            refuse_parameters(self.name, values, given)
         attrs = Attrs(self.name, None, {k: str(v) for k, v in given.items()})
         if struct is not None:
             attrs.parsed = struct.from_values(values)
@@ -103,6 +101,10 @@ class Translation:
                 self.resources(attrs)
         return attrs
 
+    def facts(self, attrs: Attrs) -> Facts:
+        """A backward operator is given the attrs of its forward node, whose facts are others."""
+        return self._facts(attrs) if self.attr("TIsBackward", False) else attrs.facts
+
     def _facts(self, attrs: Attrs) -> Facts:
         inputs = self._names(attrs, "FListInputNames", self._count(attrs, "inputs"), "data")
         outputs = self._names(attrs, "FListOutputNames", self._count(attrs, "outputs"), "output")
@@ -111,7 +113,7 @@ class Translation:
         ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
         n = len(outputs) if visible is None else visible(attrs)
         if not is_integer(n, 1, len(outputs)):
-            raise self._wrong("FNumVisibleOutputs", n, f"1 to {len(outputs)}")
+            raise wrong(self.name, "FNumVisibleOutputs", n, f"1 to {len(outputs)}")
         return Facts(inputs, outputs, n, mutated, ignored)
 
     def _set_on_variables(self, attrs: Attrs) -> list[tuple[str, str, str]]:
@@ -157,7 +159,7 @@ class Translation:
         indices = function(attrs)
         listed = isinstance(indices, (list, tuple))
         if not listed or not all(is_integer(i, 0, n - 1) for i in indices):
-            raise self._wrong(attribute, indices, f"indices of the {n} inputs")
+            raise wrong(self.name, attribute, indices, f"indices of the {n} inputs")
         return tuple(map(int, indices))
 
     def infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
@@ -181,7 +183,7 @@ class Translation:
     def inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
         """The in-place pairs; those of a backward operator count its own inputs and outputs."""
         pairs = self.attr("FInplaceOption")(attrs)
-        facts = self._facts(attrs)
+        facts = self.facts(attrs)
         n_in, n_out = len(facts.inputs), len(facts.outputs)
         try:
             pairs = list(pairs)
@@ -190,11 +192,12 @@ class Translation:
             fits = False
         if not fits:
             expected = f"pairs of one of the {n_in} inputs and one of the {n_out} outputs"
-            raise self._wrong("FInplaceOption", pairs, expected)
+            raise wrong(self.name, "FInplaceOption", pairs, expected)
         identity = self.attr("FInplaceIdentity")
         same = identity(attrs) if identity else [False] * len(pairs)
         if not isinstance(same, (list, tuple)) or len(same) != len(pairs):
-            raise self._wrong("FInplaceIdentity", same, f"one bool for each of {len(pairs)} pairs")
+            expected = f"one bool for each of {len(pairs)} pairs"
+            raise wrong(self.name, "FInplaceIdentity", same, expected)
         return [(int(i), int(o), bool(s)) for (i, o), s in zip(pairs, same)]
 
     def resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
@@ -223,8 +226,6 @@ class Translation:
 
     def gradient(self) -> Any:
         function = self.attr("FGradient")
-        if function is None:
-            return None
         if isinstance(function, OneBackward):
             return ("backward", function.backward, function.deps)
 

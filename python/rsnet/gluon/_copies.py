@@ -31,7 +31,7 @@ class CopiesByDevice:
 
     @_ctx_map.setter
     def _ctx_map(self, index: Any) -> None:
-        """Does nothing: what wraps another parameter sets its list of devices, too."""
+        """Does nothing, as `_ctx_list` decides; classes that wrap a parameter set both."""
 
     def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:
         """The array on a device, or all of them for `list`."""

@@ -1,4 +1,4 @@
-"""Losses: the difference of predictions and labels, one number a sample.
+"""Losses: the difference of predictions and labels, one number per sample.
 
 A loss is the mean over all axes but the batch's, where its class does not say otherwise. `weight`
 multiplies the loss, and so does `sample_weight` of a call, which is broadcast to the loss of every
@@ -227,7 +227,7 @@ class KLDivLoss(Loss):
 
 
 class CTCLoss(Loss):
-    """Connectionist temporal classification (Graves et al. 2006): one number a sample.
+    """Connectionist temporal classification (Graves et al. 2006): one number per sample.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`Parameter`: an array that training changes, with one copy and one gradient a device."""
+"""`Parameter`: an array that training changes, with one copy and one gradient per device."""
 
 from __future__ import annotations
 
@@ -307,8 +307,8 @@ class Parameter(CopiesByDevice):
                 "in_units and in_channels make it known before"
             )
         raise RuntimeError(
-            f"Parameter '{self.name}' has not been initialized: expected initialize of its block "
-            "before (Block.params lacks the parameters of children; collect_params has them)"
+            f"Parameter '{self.name}' has not been initialized: call initialize() of its block "
+            "first (Block.params lacks the parameters of children; collect_params has them)"
         )
 
     def _on(self, arrays: list[NDArray], ctx: Context | None) -> NDArray:
@@ -363,7 +363,7 @@ class Parameter(CopiesByDevice):
             if self._deferred_init:
                 return list(self._deferred_init[1])
             raise RuntimeError(
-                f"Parameter '{self.name}' has not been initialized: expected initialize before"
+                f"Parameter '{self.name}' has not been initialized: call initialize() first"
             )
         return list(self._ctx_list or [])
 
@@ -384,7 +384,7 @@ class Parameter(CopiesByDevice):
         if self._data is None:
             if not self._deferred_init:
                 raise RuntimeError(
-                    f"Parameter '{self.name}' has not been initialized: expected initialize before"
+                    f"Parameter '{self.name}' has not been initialized: call initialize() first"
                 )
             value = data if isinstance(data, NDArray) else nd.array(data, dtype=self.dtype)
             self._deferred_init = (*self._deferred_init[:3], value)

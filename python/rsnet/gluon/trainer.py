@@ -359,8 +359,8 @@ class Trainer:
         self._init_params()
         if self._params_to_init:
             raise MXNetError(
-                f"save_states: invalid Parameter '{self._params_to_init[0].name}', which has no "
-                "values: expected initialize before"
+                f"save_states: Parameter '{self._params_to_init[0].name}' has no values yet: call "
+                "the network first, which gives it its shape"
             )
         if self._kvstore is not None and self._update_on_kvstore:
             self._kvstore.save_optimizer_states(fname, dump_optimizer=True)

@@ -183,7 +183,7 @@ class ImageDetIter(ImageIter):
         Parameters
         ----------
         color : (number, number, number), optional
-            Of the boxes; by default one a class.
+            Of the boxes; by default one per class.
         thickness : int
             Of the lines, in pixels.
         mean, std : array-like, optional

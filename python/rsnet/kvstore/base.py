@@ -39,7 +39,7 @@ class KVStoreBase:
         raise NotImplementedError
 
     def assign(self, key: Any, arrays: Any) -> None:
-        """Replaces the values of a key that `broadcast` was called for by equal `arrays`, one a
+        """Replaces the values of a key that `broadcast` was called for by equal `arrays`, one per
         device: training goes on from them. Calls `broadcast` again, where a store has no better
         way.
         """

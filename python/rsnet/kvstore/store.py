@@ -34,7 +34,7 @@ def _pairs(key: Any, value: Any, what: str) -> list[tuple[Any, Any]]:
 
 
 def _arrays(key: Any, value: Any, what: str) -> list[NDArray]:
-    """The arrays of one key: one, or a list with one a device."""
+    """The arrays of one key: one, or a list with one per device."""
     arrays = list(value) if isinstance(value, (list, tuple)) else [value]
     for array in arrays:
         if not isinstance(array, NDArray):
@@ -47,7 +47,7 @@ def _arrays(key: Any, value: Any, what: str) -> list[NDArray]:
 
 
 class KVStore(KVStoreBase):
-    """Sums pushed values and keeps one array a key. Made by `rsnet.kv.create`.
+    """Sums pushed values and keeps one array per key. Made by `rsnet.kv.create`.
 
     Keys are integers or strings, not both in one store. Operations are pushed to the engine like
     any other, so `push` and `pull` return at once.

@@ -92,7 +92,7 @@ class DataParallelExecutorGroup:
             if len(given) != len(self.arg_names):
                 raise ValueError(
                     f"grad_req has {len(given)} entries, "
-                    f"expected {len(self.arg_names)}: one an argument"
+                    f"expected {len(self.arg_names)}: one per argument"
                 )
             given = dict(zip(self.arg_names, given, strict=True))
         elif not isinstance(given, (str, dict)):
@@ -213,22 +213,22 @@ class DataParallelExecutorGroup:
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
-        """The arrays of each parameter, one a device."""
+        """The arrays of each parameter, one per device."""
         return self._by_device("arg_dict", self.param_names)
 
     @property
     def grad_arrays(self) -> list[list[NDArray | None]]:
-        """The gradients of each parameter, one a device."""
+        """The gradients of each parameter, one per device."""
         return self._by_device("grad_dict", self.param_names)
 
     @property
     def aux_arrays(self) -> list[list[NDArray]]:
-        """The arrays of each auxiliary state, one a device."""
+        """The arrays of each auxiliary state, one per device."""
         return self._by_device("aux_dict", self.aux_names)
 
     @property
     def data_arrays(self) -> list[list[tuple[slice, NDArray]]]:
-        """The inputs of each data array, with the rows of the batch that they get: one a device."""
+        """The inputs of each data array on each device, with their rows of the batch."""
         return self._with_rows(self.data_names)
 
     @property
@@ -242,7 +242,7 @@ class DataParallelExecutorGroup:
 
     @property
     def input_grad_arrays(self) -> list[list[NDArray | None]]:
-        """The gradients of each data array, one a device."""
+        """The gradients of each data array, one per device."""
         return self._by_device("grad_dict", self.data_names) if self.inputs_need_grad else []
 
     def _by_device(self, arrays: str, names: list[str]) -> list[list[Any]]:
@@ -307,7 +307,7 @@ class DataParallelExecutorGroup:
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Runs every executor on its rows of the batch."""
         train = self.for_training if is_train is None else is_train
-        if isinstance(data_batch, list):  # one batch a device
+        if isinstance(data_batch, list):  # one batch per device
             if len(data_batch) != len(self.execs):
                 raise ValueError(
                     f"invalid number of batches {len(data_batch)}: expected {len(self.execs)}, one "
@@ -429,7 +429,7 @@ class DataParallelExecutorGroup:
 
 
 def _groups_of_devices(group2ctxs: Any, count: int) -> list[Any]:
-    """`group2ctx` for each device, from one dict (its values may be lists) or one a device."""
+    """`group2ctx` for each device, from one dict (its values may be lists) or one per device."""
     if group2ctxs is None:
         return [None] * count
     if isinstance(group2ctxs, dict):
@@ -446,6 +446,6 @@ def _groups_of_devices(group2ctxs: Any, count: int) -> list[Any]:
         return found
     if len(group2ctxs) != count:
         raise ValueError(
-            f"group2ctxs has {len(group2ctxs)} entries, expected {count}: one a context"
+            f"group2ctxs has {len(group2ctxs)} entries, expected {count}: one per context"
         )
     return list(group2ctxs)

@@ -99,7 +99,7 @@ class Module(GroupModule):
         if len(self._work_load_list) != len(self._context):
             raise ValueError(
                 f"work_load_list has {len(self._work_load_list)} entries, "
-                f"expected {len(self._context)}: one a context"
+                f"expected {len(self._context)}: one per context"
             )
         if not hasattr(symbol, "list_arguments"):
             raise TypeError(f"invalid symbol {shown(symbol)}: expected a Symbol")

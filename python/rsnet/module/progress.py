@@ -1,4 +1,4 @@
-"""The progress that `fit` shows: one line that is redrawn on a terminal, one an epoch elsewhere."""
+"""The progress that `fit` shows: one line, redrawn, on a terminal, and one per epoch elsewhere."""
 
 from __future__ import annotations
 

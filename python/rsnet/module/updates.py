@@ -56,8 +56,8 @@ def checked_optimizer(
 
 
 def names_of_indices(names: Sequence[str], devices: int, on_store: bool) -> dict[int, str]:
-    """The parameter of each index that the optimizer counts by: one a parameter, or one a device as
-    well.
+    """Maps each index of the optimizer to a parameter's name: one index per parameter or, without a
+    store that updates, one per parameter and device.
     """
     if on_store:
         return dict(enumerate(names))
@@ -81,7 +81,7 @@ class GradientUpdate:
     on_store : bool
         Update the weights in the store, and copy them to the devices?
     names : list of str
-        Keys of the store, one a parameter.
+        Keys of the store, one per parameter.
     indices : dict of int to str
         The parameter of each index of an updater outside of the store.
     """

@@ -32,13 +32,16 @@ __all__ = [
 ]
 
 
-def _checked(*operands: Any) -> None:
+def _check(function: str, *operands: Any) -> None:
     for x in operands:
         if not isinstance(x, NDArray):
             try:
                 float(x)
             except (TypeError, ValueError):
-                raise TypeError(f"type {type(x)} not supported") from None
+                raise TypeError(
+                    f"{function}: invalid operand of type {type(x).__name__}: expected an NDArray "
+                    "or a number (mx.nd.array makes an NDArray)"
+                ) from None
 
 
 def _documented(binary: Any, name: str, doc: str, example: str) -> Any:
@@ -57,7 +60,7 @@ def _documented(binary: Any, name: str, doc: str, example: str) -> Any:
 
 def _by_operator(name: str, function: Callable[..., Any], doc: str, example: str) -> Any:
     def binary(lhs: Any, rhs: Any) -> Any:
-        _checked(lhs, rhs)
+        _check(name, lhs, rhs)
         return function(lhs, rhs)
 
     return _documented(binary, name, doc, example)
@@ -67,7 +70,7 @@ def _by_name(name: str, function: Callable[..., Any], doc: str, example: str) ->
     _, broadcast, right, left = _core.binary_operators(symbol=False)[name]
 
     def binary(lhs: Any, rhs: Any) -> Any:
-        _checked(lhs, rhs)
+        _check(name, lhs, rhs)
         if isinstance(lhs, NDArray) and isinstance(rhs, NDArray):
             return getattr(op, broadcast)(lhs, rhs)
         if isinstance(lhs, NDArray):
@@ -96,7 +99,7 @@ def power(base: Any, exp: Any) -> Any:
     >>> nd.power(nd.array([1, 2, 3]), 2).asnumpy()
     array([1., 4., 9.], dtype=float32)
     """
-    _checked(base, exp)
+    _check("power", base, exp)
     return base**exp
 
 

@@ -1,6 +1,6 @@
 """Files of arrays: ``nd.save`` and ``nd.load``, in MXNet's format.
 
-A file is a header, a list of records, one an array, and a list of names (none for a list of
+A file is a header, a list of records, one per array, and a list of names (none for a list of
 arrays). Records of all versions are read (V0 without magic to V3, the one with np_shape); V2 is
 written, or V3.
 """

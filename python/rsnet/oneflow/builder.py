@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import ndarray, symbol
-from .._operators.checks import fail, invalid, is_integer, unknown
+from .._operators.checks import fail, invalid, is_integer, lookup
 from .._operators.gradient import GradEntry
 from .._operators.registry import definition
 from .._operators.user.arguments import Conf
-from .._operators.user.gradient import GradContext
+from .._operators.user.gradient import RuleContext
 from .job import running
 
 B = TypeVar("B", bound="OperatorBuilder")
@@ -73,9 +73,8 @@ class OperatorBuilder:
     def Attr(self: B, name: str, value: Any, kind: str | None = None) -> B:
         """Sets an attribute; its kind must be exact: an int is not a float. ``kind`` is ignored."""
         d = self._chosen("Attr")
-        if name not in d.attrs:
-            raise unknown(d.name, "attribute", name, d.attrs)
-        self._attrs[name] = d.attrs[name].normal(d.name, name, value)
+        declared = lookup(d.name, "attribute", name, d.attrs)
+        self._attrs[name] = declared.normal(d.name, name, value)
         return self
 
     def _checked(self) -> tuple[Conf, list[Any]]:
@@ -84,8 +83,7 @@ class OperatorBuilder:
         counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
         for given, args in ((counts, d.inputs), (self._outputs, d.outputs)):
             for arg in given:
-                if not any(a.name == arg for a in args):
-                    raise unknown(d.name, "argument", arg, [a.name for a in args])
+                lookup(d.name, "argument", arg, {a.name: a for a in args})
         declared = self._outputs
         if declared:  # then an optional output is made only if it was declared as well
             declared = {a.name: 0 for a in d.outputs if a.optional} | declared
@@ -201,7 +199,7 @@ class BuiltOp:
         self._conf, self._results, self._inputs = conf, results, inputs
 
     def output(self, arg: str, i: int = 0) -> GradEntry:
-        return self._results[self._conf.position(arg, i, self._conf.definition.outputs)]
+        return self._results[self._conf.output(arg, i)]
 
     def input(self, arg: str, i: int = 0) -> GradEntry:
         return self._inputs[arg][i]
@@ -210,7 +208,7 @@ class BuiltOp:
 class RecipeBuilder(OperatorBuilder):
     """The argument of a recipe: a chained description of one operator of the backward graph."""
 
-    def __init__(self, ctx: GradContext, name: str) -> None:
+    def __init__(self, ctx: RuleContext, name: str) -> None:
         super().__init__(name)
         self._rule = ctx.rule
 
@@ -226,7 +224,7 @@ class RecipeBuilder(OperatorBuilder):
 class ForwardOp:
     """``ctx.FwOp()``: the operator that is differentiated."""
 
-    def __init__(self, ctx: GradContext) -> None:
+    def __init__(self, ctx: RuleContext) -> None:
         self.name = ctx.op_name
         self.input, self.output, self.output_grad = ctx.inp, ctx.out, ctx.grad
         self.attr, self.arg_tensor_desc = ctx.attr, ctx.desc
@@ -240,7 +238,7 @@ class ForwardOp:
 class Recipes:
     """OneFlow's words of one gradient context."""
 
-    def __init__(self, ctx: GradContext) -> None:
+    def __init__(self, ctx: RuleContext) -> None:
         self._ctx, self._where = ctx, f"gradient of {ctx.op_name}"
         self._by_name: dict[str, Any] = {}
 
@@ -252,12 +250,10 @@ class Recipes:
 
     def get(self, name: str) -> Any:
         """The operator of a recipe, built the first time."""
-        recipes = self._by_name
-        if name not in recipes:
-            raise unknown(self._where, "operator", name, recipes)
-        if not isinstance(recipes[name], BuiltOp):
-            recipes[name] = recipes[name](RecipeBuilder(self._ctx, name))
-        return recipes[name]
+        found = lookup(self._where, "operator", name, self._by_name)
+        if not isinstance(found, BuiltOp):
+            found = self._by_name[name] = found(RecipeBuilder(self._ctx, name))
+        return found
 
     def FwOp(self) -> ForwardOp:
         """The operator that is differentiated."""

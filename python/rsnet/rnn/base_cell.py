@@ -230,7 +230,7 @@ class BaseRNNCell:
         ----------
         length : int
         inputs : Symbol or list of Symbol
-            One symbol with an axis of time, as `layout` says, or one symbol a step.
+            One symbol with an axis of time, as `layout` says, or one symbol per step.
         begin_state : list of Symbol, optional
             States before the first step; zeros if None.
         layout : str

@@ -64,7 +64,7 @@ def rnn_unroll(
     input_prefix: str = "",
     layout: str = "NTC",
 ) -> tuple[Any, list[Any]]:
-    """Deprecated form of `cell.unroll`; without inputs, one variable a step."""
+    """Deprecated form of `cell.unroll`; without inputs, one variable per step."""
     warn("rnn_unroll is deprecated. Please call cell.unroll directly.", DeprecationWarning)
     if inputs is None:
         inputs = [sym.Variable(f"{input_prefix}t{i}_data") for i in range(length)]

@@ -1,4 +1,4 @@
-"""Random symbols: `sym.random`. Parameters may be numbers or symbols (then one draw a
+"""Random symbols: `sym.random`. Parameters may be numbers or symbols (then one draw per
 parameter).
 """
 

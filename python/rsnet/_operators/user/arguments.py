@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base import MXTypeError
 from ...parameter import MISSING, schema_field
-from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, unknown
+from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, lookup, unknown
 from ..definition import Facts
 
 
@@ -55,6 +56,8 @@ def parse_args(op: str, what: str, text: str | Sequence[str]) -> tuple[Arg, ...]
         items = list(text)
     else:
         raise invalid(op, f"{what}s", text, "a string or a list of strings")
+    if what == "output" and not items:
+        raise fail(op, "invalid outputs: expected one at least")
     return tuple(_arg(op, what, item.strip()) for item in items)
 
 
@@ -115,8 +118,8 @@ class Attr:
     default : optional
         Without it the attribute must be set.
     check : callable, optional
-        ``check(value)`` refuses a value by returning False or a text, or by raising. It is tried on
-        the default at once.
+        ``check(value)`` refuses a value by returning False or a text, or by raising. ``define``
+        tries it on the default.
     """
 
     def __init__(
@@ -127,10 +130,10 @@ class Attr:
         *,
         doc: str = "",
     ) -> None:
-        name = _TYPES_OF_KINDS.get(kind) if not isinstance(kind, str) else kind
-        if name not in _KINDS:
-            raise unknown("Attr", "kind", kind, _KINDS)
-        self.kind: str = name
+        self.kind: str = _TYPES_OF_KINDS.get(kind, kind)
+        lookup("Attr", "kind", self.kind, _KINDS)
+        if check is not None and not callable(check):
+            raise invalid("Attr", "check", check, "a function", MXTypeError)
         self.check = check
         self.doc = doc
         self.required = default is MISSING
@@ -140,8 +143,8 @@ class Attr:
         """``value`` in the kind's normal form; an error if it is of another kind."""
         kind = self.kind
         if kind.startswith("list_"):
-            if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, np.ndarray)):
-                raise invalid(op, f"attribute '{name}'", value, f"kind {kind}")
+            if not isinstance(value, (list, tuple, np.ndarray)):
+                raise invalid(op, f"attribute '{name}'", value, kind)
             return tuple(self._item(op, name, kind[5:], v, value) for v in value)
         return self._item(op, name, kind, value, value)
 
@@ -149,7 +152,7 @@ class Attr:
         types, normal = _ITEMS[kind]
         value = normal(item) if isinstance(item, types) else None
         if value is None:
-            raise invalid(op, f"attribute '{name}'", whole, f"kind {self.kind}")
+            raise invalid(op, f"attribute '{name}'", whole, self.kind)
         limits = _LIMITS.get(kind)
         if limits is not None and not limits[0] <= value <= limits[1]:
             raise invalid(op, f"attribute '{name}'", item, f"a value within {kind}")
@@ -158,7 +161,8 @@ class Attr:
     def verify(self, op: str, name: str, value: Any) -> None:
         """Runs the check function."""
         if self.check is not None:
-            refuse(op, f"attribute '{name}'", value, self.check(value))
+            accepted = "a value that its check accepts" + (f" ({self.doc})" if self.doc else "")
+            refuse(op, f"attribute '{name}'", value, self.check(value), accepted)
 
     # The core's schema ---------------------------------------------------------------------------
 
@@ -186,14 +190,14 @@ class Attr:
         return str(self.normal(op, name, value))
 
 
-def refuse(op: str, what: str, value: Any, answer: Any) -> None:
+def refuse(op: str, what: str, value: Any, answer: Any, accepted: str) -> None:
     """Turns the answer of a check function into an error if it refuses the value."""
     if answer is None or answer is True:
         return
     if isinstance(answer, str):
         raise fail(op, answer)
     if not answer:
-        raise invalid(op, what, value, "what the check= accepts")
+        raise invalid(op, what, value, accepted)
 
 
 class Conf:
@@ -215,10 +219,16 @@ class Conf:
             names += [arg.tensor(i) for i in range(self.counts[arg.name])]
         return tuple(names)
 
-    def position(self, arg: str, i: int, args: Sequence[Arg]) -> int:
-        """Where array ``i`` of argument ``arg`` stands among all inputs or outputs."""
+    def input(self, arg: str, i: int = 0) -> int:
+        """Where array ``i`` of an input argument stands among all inputs."""
+        return self._position("input", self.definition.inputs, arg, i)
+
+    def output(self, arg: str, i: int = 0) -> int:
+        """As :meth:`input`, among all outputs."""
+        return self._position("output", self.definition.outputs, arg, i)
+
+    def _position(self, what: str, args: Sequence[Arg], arg: str, i: int) -> int:
         if not any(a.name == arg for a in args):
-            what = "input" if args is self.definition.inputs else "output"
             raise unknown(self.definition.name, what, arg, [a.name for a in args])
         n = self.counts[arg]
         if not 0 <= i < n:
@@ -228,8 +238,7 @@ class Conf:
 
     def attr(self, name: str) -> Any:
         """The value of an attribute."""
-        if name not in self.definition.attrs:
-            raise unknown(self.definition.name, "attribute", name, self.definition.attrs)
+        lookup(self.definition.name, "attribute", name, self.definition.attrs)
         return self.attrs[name]
 
 

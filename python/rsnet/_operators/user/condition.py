@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...context import Context
-from ..checks import dtype_name, invalid, unknown
+from ..checks import dtype_name, invalid, lookup
 
 #: What errors name.
 _WHERE = "kernel condition"
@@ -109,8 +109,7 @@ class _Getter:
 def device(name: Any) -> Condition:
     """The call runs on this kind of device: ``"cpu"``, ``"gpu"`` or a Context such as ``cpu()``."""
     kind = name.device_type if isinstance(name, Context) else name
-    if kind not in Context.devstr2type:
-        raise unknown("device", "device type", name, Context.devstr2type)
+    lookup("device", "device type", kind, Context.devstr2type)
     return Condition("device", kind)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import ndarray as nd
 from ...base import MXNetError, MXTypeError
-from ..checks import invalid, is_integer, unknown
+from ..checks import invalid, lookup
 from ..operands import assign
 from ..requests import OpReq
 from .arguments import Conf
@@ -23,11 +22,11 @@ class _Context:
 
     def inp(self, name: str, i: int = 0) -> Any:
         """Array ``i`` of an input argument; read-only."""
-        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
+        return self.ins[self.conf.input(name, i)]
 
     def out(self, name: str, i: int = 0) -> Any:
         """Array ``i`` of an output argument."""
-        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
+        return self.outs[self.conf.output(name, i)]
 
     def attr(self, name: str) -> Any:
         """The value of an attribute, in the normal form of its kind."""
@@ -35,10 +34,8 @@ class _Context:
 
     def count(self, name: str) -> int:
         """Number of arrays of an argument."""
-        try:
-            return self.conf.counts[name]
-        except KeyError:
-            raise unknown(self.conf.definition.name, "argument", name, self.conf.counts) from None
+        n: int = lookup(self.conf.definition.name, "argument", name, self.conf.counts)
+        return n
 
 
 class ShapeUnknown(MXNetError):
@@ -49,7 +46,7 @@ class ShapeUnknown(MXNetError):
 UNKNOWN: Any = object()
 
 
-class TensorDesc:
+class OperandDesc:
     """Shape and element type of an input or output."""
 
     __slots__ = ("_shape", "dtype")
@@ -68,13 +65,16 @@ class TensorDesc:
     def shape(self, shape: Any) -> None:
         self._shape = shape
 
-    def like(self, other: TensorDesc) -> TensorDesc:
+    def like(self, other: OperandDesc) -> OperandDesc:
         """Takes over shape and type of ``other``."""
+        if not isinstance(other, OperandDesc):
+            described = "an input or output, such as ctx.inp('in')"
+            raise invalid("infer", "argument of like", other, described, MXTypeError)
         self._shape, self.dtype = other._shape, other.dtype
         return self
 
 
-class InputDesc(TensorDesc):
+class InputDesc(OperandDesc):
     """Shape and element type of an input, which cannot be set."""
 
     __slots__ = ()
@@ -112,9 +112,9 @@ class InferContext(_Context):
 
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
-        first: TensorDesc = ins[0] if ins else TensorDesc(None, None)
-        shape = first._shape  # noqa: SLF001  of this file; `shape` raises if it is unknown
-        super().__init__(conf, ins, [TensorDesc(shape, first.dtype) for _ in conf.facts.outputs])
+        first: OperandDesc = ins[0] if ins else OperandDesc(None, None)
+        outs = [OperandDesc(None, None).like(first) for _ in conf.facts.outputs]
+        super().__init__(conf, ins, outs)
 
 
 class ComputeContext(_Context):
@@ -150,7 +150,7 @@ class ComputeContext(_Context):
 
         ``add`` occurs only if the kernel is registered with ``accumulates=True``.
         """
-        req: OpReq = self.req[self.conf.position(name, i, self.conf.definition.outputs)]
+        req: OpReq = self.req[self.conf.output(name, i)]
         return req
 
     def assign(self, name: str, value: Any, i: int = 0) -> None:
@@ -166,17 +166,3 @@ class ComputeContext(_Context):
     def is_train(self) -> bool:
         """Whether the run is in training mode."""
         return bool(self.ctx.is_train)
-
-
-def scratch(k: Any, context: ComputeContext) -> Any:
-    """The scratch memory that kernel ``k`` asks for; None for no bytes."""
-    given = k.tmp(context) if callable(k.tmp) else k.tmp
-    n = checked_bytes(f"{context.conf.definition.name}: kernel {k.name}", given)
-    return nd.empty((n,), dtype="uint8") if n else None
-
-
-def checked_bytes(where: str, n: Any) -> int:
-    """``n`` if it is a size of scratch memory."""
-    if not is_integer(n, 0, 2**63 - 1):
-        raise invalid(where, "tmp", n, "bytes, 0 to 2**63 - 1")
-    return int(n)

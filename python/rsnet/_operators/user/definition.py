@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
+from ... import ndarray as nd
 from ...parameter import schema_field
-from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
+from ..checks import MOST_OPERANDS, checked_bytes, fail, invalid, lookup, refuse_parameters
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
-from .arguments import Arg, Attr, Conf, Defaults, NotGiven, parse_args, refuse
+from .arguments import Arg, Attr, Conf, Defaults, NotGiven, refuse
 from .condition import Condition
-from .contexts import ComputeContext, scratch
+from .contexts import ComputeContext
 from .gradient import Gradient, gradient_rule
 from .inference import Found, Inference
 from .signatures import Signatures
@@ -36,13 +37,13 @@ class Kernel(NamedTuple):
 class UserOpDefinition:
     """A user operator in the registry; ``sbp`` holds its distribution rules as given."""
 
-    def __init__(self, name: str, inputs: Any, outputs: Any, attrs: dict[str, Attr]) -> None:
+    def __init__(
+        self, name: str, inputs: tuple[Arg, ...], outputs: tuple[Arg, ...], attrs: dict[str, Attr]
+    ) -> None:
         self.name = name
         #: The operator's name in ``nd`` and ``sym``.
         self.registered = name
-        self.inputs: tuple[Arg, ...] = parse_args(name, "input", inputs)
-        self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
-        self.attrs = attrs
+        self.inputs, self.outputs, self.attrs = inputs, outputs, attrs
         #: Inputs of any number of arrays, or of none, and whether there are such outputs.
         self.variable = [a for a in self.inputs if not a.fixed]
         #: The parameter that counts the inputs where their number varies.
@@ -72,8 +73,7 @@ class UserOpDefinition:
         if not any(counts[arg.name] for arg in self.outputs):
             raise invalid(self.name, "number of outputs", 0, "at least 1")
         for key in attrs:
-            if key not in self.attrs:
-                raise unknown(self.name, "attribute", key, self.attrs)
+            lookup(self.name, "attribute", key, self.attrs)
         full = {}
         for key, declared in self.attrs.items():
             if declared.required and key not in attrs:
@@ -82,9 +82,14 @@ class UserOpDefinition:
             full[key] = attrs.get(key, declared.default)
             declared.verify(self.name, key, full[key])
         conf = Conf(self, counts, full)
-        if self.check is not None:
-            refuse(self.name, "attributes", full, self.check(conf))
+        self._refuse(conf)
         return conf
+
+    def _refuse(self, conf: Conf) -> None:
+        """Runs the check function of all attributes."""
+        if self.check is not None:
+            accepted = "attributes that the check of op.define accepts"
+            refuse(self.name, "attributes", conf.attrs, self.check(conf), accepted)
 
     def check_defaults(self) -> None:
         """Runs all checks on the defaults, as far as there are defaults."""
@@ -92,10 +97,8 @@ class UserOpDefinition:
         defaults = Defaults((k, a.default) for k, a in self.attrs.items() if not a.required)
         for key, value in defaults.items():
             self.attrs[key].verify(self.name, key, value)
-        if self.check is not None:
-            with contextlib.suppress(NotGiven):
-                answer = self.check(Conf(self, counts, defaults))
-                refuse(self.name, "attributes", dict(defaults), answer)
+        with contextlib.suppress(NotGiven):
+            self._refuse(Conf(self, counts, defaults))
 
     # The core's side ---------------------------------------------------------------------------
 
@@ -132,8 +135,7 @@ class UserOpDefinition:
             d.input_docs = named_inputs(docs, docs)
         d.make = self._make
         d.facts = lambda conf: conf.facts
-        d.infer_shape = self._infer_shape
-        d.infer_type = self._infer_type
+        d.infer_shape, d.infer_type = self.inference.shapes, self.inference.types
         d.infer_both = self._infer_both
         d.inplace = self._inplace
         d.gradient = ("rule", gradient_rule(self))
@@ -151,18 +153,15 @@ class UserOpDefinition:
 
     def _tensor(self, arg: str, i: int) -> str:
         known = {a.name: a for a in (*self.inputs, *self.outputs)}
-        if arg not in known:
-            raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
-        return known[arg].tensor(i)
+        found: Arg = lookup(f"{self.name}: kernel condition", "argument", arg, known)
+        return found.tensor(i)
 
     def _compared(self, attribute: str, how: str, value: Any) -> str:
-        if attribute not in self.attrs:
-            raise unknown(f"{self.name}: kernel condition", "attribute", attribute, self.attrs)
-        return self.attrs[attribute].compared(self.name, attribute, how, value)
+        declared = lookup(f"{self.name}: kernel condition", "attribute", attribute, self.attrs)
+        return str(declared.compared(self.name, attribute, how, value))
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
-        if given and not values:
-            refuse_parameters(self.name, given)
+        refuse_parameters(self.name, values, given)
         attrs = dict(zip(self.attrs, values))
         more = iter(values[len(self.attrs) :])
         counts: dict[str, int] = {}
@@ -212,9 +211,6 @@ class UserOpDefinition:
             counts[self.variable[-1].name] += rest
         return counts
 
-    def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
-        return (ins, self.inference.shapes(conf, ins), True) if exact else None
-
     def infer(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Found:
         """Types of inputs, of which some may be unknown; shapes and types of outputs."""
         return self.inference.both(conf, shapes, types)
@@ -227,14 +223,10 @@ class UserOpDefinition:
             raise fail(self.name, f"has no kernel: expected one, by op.kernel('{self.name}')")
         return found
 
-    def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
-        return None if ins and not any(ins) else self.inference.types(conf, ins)
-
     def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
         proposed = [set(k.inplace) for k in self.kernels]
         common = sorted(set.intersection(*proposed)) if proposed else []
-        at = conf.position
-        return [(at(i, 0, self.inputs), at(o, 0, self.outputs), False) for o, i in common]
+        return [(conf.input(i), conf.output(o), False) for o, i in common]
 
     def _run(self, k: Kernel) -> Callable[..., Any]:
         compute, create = k.compute, k.create
@@ -244,7 +236,9 @@ class UserOpDefinition:
                 return None
             context = ComputeContext(conf, ctx, ins, req, outs)
             if k.tmp:
-                context.tmp = scratch(k, context)
+                given = k.tmp(context) if callable(k.tmp) else k.tmp
+                n = checked_bytes(f"{self.name}: kernel {k.name}", "tmp", given)
+                context.tmp = nd.empty((n,), dtype="uint8") if n else None
             if create is None:
                 return compute(context)
             if k.name not in state:

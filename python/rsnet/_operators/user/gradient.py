@@ -9,10 +9,10 @@ from .. import registry
 from ..checks import TYPES, fail, invalid
 from ..gradient import GradEntry, Rule, Source
 from .arguments import Conf
-from .contexts import InputDesc, TensorDesc, _Context
+from .contexts import InputDesc, OperandDesc, _Context
 
 
-class GradContext(_Context):
+class RuleContext(_Context):
     """What a gradient function sees, without the words that an interface may add."""
 
     def __init__(
@@ -28,18 +28,15 @@ class GradContext(_Context):
         self.bound = [False] * len(needed)
 
     def __getattr__(self, name: str) -> Any:
-        text = f"GradContext has no attribute {name!r}"
+        text = f"{type(self).__name__} has no attribute {name!r}"
         raise AttributeError(text + registry.nearest(name, dir(type(self))), name=name)
-
-    def _input(self, arg: str, i: int) -> int:
-        return self.conf.position(arg, i, self.conf.definition.inputs)
 
     def grad(self, arg: str, i: int = 0) -> GradEntry:
         """The gradient of an output; zeros if none arrives."""
-        return self._grads[self.conf.position(arg, i, self.conf.definition.outputs)]
+        return self._grads[self.conf.output(arg, i)]
 
     def needs(self, arg: str, i: int = 0) -> bool:
-        return self._needed[self._input(arg, i)]
+        return self._needed[self.conf.input(arg, i)]
 
     def op(self, op_type: str, *inputs: GradEntry, outputs: int = 1, **params: Any) -> Any:
         """Runs any registered operator; returns its result, or a list if there are several."""
@@ -47,7 +44,7 @@ class GradContext(_Context):
 
     def bind(self, where: tuple[str, int] | str, fn: Callable[[], GradEntry] | GradEntry) -> None:
         arg, i = (where, 0) if isinstance(where, str) else where
-        at = self._input(arg, i)
+        at = self.conf.input(arg, i)
         rule, what = f"gradient of {self.op_name}", f"gradient of '{self.conf.facts.inputs[at]}'"
         if self.bound[at]:
             raise fail(rule, f"invalid second {what}: expected the sum of both")
@@ -56,10 +53,10 @@ class GradContext(_Context):
             self.results[at] = made if self._needed[at] else None
         elif self._needed[at] or not callable(fn):
             none = f"for no gradient: ctx.op('zeros_like', ctx.inp('{arg}', {i}))"
-            raise invalid(rule, what, made, f"an entry, or a function that returns one ({none})")
+            raise invalid(rule, what, made, f"a GradEntry, or a function that returns one ({none})")
         self.bound[at] = True
 
-    def desc(self, arg: str, i: int = 0) -> TensorDesc:
+    def desc(self, arg: str, i: int = 0) -> OperandDesc:
         """Shape and element type of an input or output, by ``shape`` and ``dtype``.
 
         Raises
@@ -67,9 +64,8 @@ class GradContext(_Context):
         rsnet.MXNetError
             A graph is differentiated, whose shapes are inferred afterwards.
         """
-        d = self.conf.definition
-        is_input = any(a.name == arg for a in d.inputs)
-        at = self.conf.position(arg, i, d.inputs if is_input else d.outputs)
+        is_input = any(a.name == arg for a in self.conf.definition.inputs)
+        at = self.conf.input(arg, i) if is_input else self.conf.output(arg, i)
         specs = self._specs[0 if is_input else 1] if self._specs else ()
         spec = specs[at] if at < len(specs) else None
         if spec is None:
@@ -84,7 +80,7 @@ class Gradient(NamedTuple):
     """A gradient function, and the class of the contexts that it gets."""
 
     function: Callable[[Any], Any]
-    context: type[GradContext]
+    context: type[RuleContext]
 
 
 def gradient_rule(d: Any) -> Callable[..., Any]:

@@ -23,6 +23,8 @@ def _filled(types: Sequence[Any]) -> list[Any]:
     return [t or first for t in types]
 
 
+#: What checks a list of shapes, or of types.
+_LISTS: dict[str, Callable[..., list[Any]]] = {"shape": shape_list, "dtype": type_list}
 #: Input types, output shapes and output types.
 Found = tuple[list[Any], list[Any], list[Any]]
 
@@ -37,9 +39,11 @@ class Inference:
     ) -> None:
         self.name, self.infer, self.infer_dtype = name, infer, infer_dtype
 
-    def _run(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> InferContext:
+    def _run(
+        self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any], function: Any = None
+    ) -> InferContext:
         context = InferContext(conf, shapes, types)
-        self.infer(context)
+        (function or self.infer)(context)
         return context
 
     def both(self, conf: Conf, shapes: Sequence[Any], names: list[Any]) -> Found:
@@ -47,44 +51,41 @@ class Inference:
         names = _filled(names)
         types = [TYPES[t] for t in names]
         context = self._run(conf, shapes, types)
-        kinds = context if self.infer_dtype is None else self._by_types(conf, types)
+        kinds = (self._by_types(conf, types) if self.infer_dtype else None) or context
         for name, desc, kind in zip(conf.facts.outputs, context.outs, kinds.outs):
             for what, value in (("shape", desc.shape), ("dtype", kind.dtype)):
                 if value is None:
                     raise invalid(self.name, f"{what} of '{name}' after infer", value, f"a {what}")
-        return names, self._shapes(context), self._types(kinds)
+        return names, self._outputs(context, "shape"), self._outputs(kinds, "dtype")
 
-    def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
-        """Output shapes from known input shapes; all types are taken to be float32."""
-        return self._shapes(self._run(conf, ins, [np.float32] * len(ins)))
-
-    def types(self, conf: Conf, ins: list[Any]) -> tuple[list[Any], list[Any]] | None:
-        """Input and output types, by name, from input types of which some may be unknown; ``None``
-        if shapes would have to be known.
+    def shapes(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
+        """Shapes of inputs and outputs, if those of the inputs are known; all types are taken to
+        be float32.
         """
-        names = _filled(ins)
-        types = [TYPES[t] for t in names]
-        if self.infer_dtype is not None:
-            return names, self._types(self._by_types(conf, types))
-        try:
-            return names, self._types(self._run(conf, [UNKNOWN] * len(ins), types))
-        except ShapeUnknown:
+        if not exact:
             return None
+        return ins, self._outputs(self._run(conf, ins, [np.float32] * len(ins)), "shape"), True
 
-    def _by_types(self, conf: Conf, types: list[Any]) -> InferContext:
-        """The result of ``infer_dtype``."""
-        context = InferContext(conf, [UNKNOWN] * len(types), types)
-        assert self.infer_dtype is not None
+    def types(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
+        """Input and output types, by name, from input types of which some may be unknown; ``None``
+        if all are, or if shapes would have to be known.
+        """
+        if ins and not any(ins):
+            return None
+        names = _filled(ins)
+        context = self._by_types(conf, [TYPES[t] for t in names])
+        return context and (names, self._outputs(context, "dtype"))
+
+    def _by_types(self, conf: Conf, types: list[Any]) -> InferContext | None:
+        """The outputs by a function that sees types alone; ``None`` if ``infer`` reads shapes."""
         try:
-            self.infer_dtype(context)
+            return self._run(conf, [UNKNOWN] * len(types), types, self.infer_dtype)
         except ShapeUnknown:
+            if self.infer_dtype is None:
+                return None
             raise fail(self.name, "infer_dtype reads a shape: expected types only") from None
-        return context
 
-    def _shapes(self, context: InferContext) -> list[Any]:
-        names = context.conf.facts.outputs
-        return shape_list(self.name, "outputs of infer", [d.shape for d in context.outs], names)
-
-    def _types(self, context: InferContext) -> list[Any]:
-        names = context.conf.facts.outputs
-        return type_list(self.name, "outputs of infer", [d.dtype for d in context.outs], names)
+    def _outputs(self, context: InferContext, what: str) -> list[Any]:
+        """The shapes, or the types, of the outputs, checked."""
+        checked, found = _LISTS[what], [getattr(desc, what) for desc in context.outs]
+        return checked(self.name, "outputs of infer", found, context.conf.facts.outputs)

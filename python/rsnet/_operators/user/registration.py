@@ -11,6 +11,7 @@ from ... import _core
 from .. import registry
 from ..checks import (
     argument_name,
+    checked_bytes,
     checked_docs,
     fail,
     free_name,
@@ -18,11 +19,11 @@ from ..checks import (
     invalid,
     is_integer,
 )
-from .arguments import Attr
+from .arguments import Attr, parse_args
 from .condition import ALWAYS, Condition
-from .contexts import ComputeContext, InferContext, checked_bytes
+from .contexts import ComputeContext, InferContext
 from .definition import Kernel, UserOpDefinition
-from .gradient import GradContext, Gradient
+from .gradient import Gradient, RuleContext
 from .inference import Inference
 from .signatures import Signatures
 
@@ -106,9 +107,8 @@ def define(
         raise invalid(name, "attrs", attrs, "a dict of name to op.Attr")
     if not isinstance(doc, str):
         raise invalid(name, "doc", doc, "a string")
-    d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
-    if not d.outputs:
-        raise fail(name, "invalid outputs: expected one at least")
+    operands = parse_args(name, "input", inputs), parse_args(name, "output", outputs)
+    d = UserOpDefinition(name, *operands, dict(attrs or {}))
     d.check, d.sbp, d.doc = check, sbp, doc
     d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
     d.inference = Inference(name, infer, infer_dtype)
@@ -215,7 +215,7 @@ def kernel(
     if not isinstance(where, Condition):
         raise invalid(operator, "where", where, "a condition")
     if not callable(tmp):
-        checked_bytes(operator, tmp)
+        checked_bytes(operator, "tmp", tmp)
     if not is_integer(priority, -(2**31), 2**31 - 1):
         raise invalid(operator, "priority", priority, "an int32")
 
@@ -258,7 +258,7 @@ def kernel(
     return decorate
 
 
-def grad(name: str, context: type[GradContext] = GradContext) -> Callable[[Any], Any]:
+def grad(name: str, context: type[RuleContext] = RuleContext) -> Callable[[Any], Any]:
     """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
     function_name("grad", name)
 
@@ -294,9 +294,13 @@ def kernels(name: str) -> list[tuple[str, str, int]]:
 
 
 def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
-    """Whether each kernel of an operator would run on these inputs, and why."""
+    """Whether each kernel of an operator would run on these inputs, and why; also names a similar
+    operator that has kernels and no definition.
+    """
     registered = _registered_name(name)
     device = ctx or (inputs[0].context if inputs else None)
     kind = device.device_type if device is not None else "cpu"
     specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
-    return str(_core.explain_kernels(registered, specs, params, kind))
+    waiting = registry.close(name, {*registry.waiting_kernels, *registry.waiting_gradients}, 0.8)
+    more = [f"kernels or gradients wait for the definition of '{other}'" for other in waiting]
+    return "\n".join([str(_core.explain_kernels(registered, specs, params, kind)), *more])

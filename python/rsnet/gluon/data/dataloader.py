@@ -50,7 +50,7 @@ def default_batchify_fn(data: Any) -> Any:
 
 
 def default_mp_batchify_fn(data: Any) -> Any:
-    """As `default_batchify_fn`, for worker processes: stacks by NumPy, one array a field."""
+    """As `default_batchify_fn`, for worker processes: stacks by NumPy, one array per field."""
     if isinstance(data[0], tuple):
         return [default_mp_batchify_fn(field) for field in zip(*data)]
     found = stacked(data)

@@ -1,7 +1,7 @@
 """What all recurrent cells have: first states, and unrolling over time.
 
 A cell computes one step: ``output, states = cell(input, states)``. Sequences are one array with an
-axis of time, or a list with an array a step.
+axis of time, or a list with an array per step.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from .. import _core
 from .._warnings import warn
 from ..base import MXValueError
 from . import registry
-from .checks import TYPES, check_exec_type, free_name, invalid, warn_of_replacing
+from .checks import TYPES, check_exec_type, check_struct, free_name, invalid, refuse_parameters
 from .custom_op import CustomOpProp
 from .definition import ANY_INPUTS, Definition, checked_views, named_inputs
 from .legacy import PythonOp
@@ -31,21 +31,35 @@ def register(reg_name: str) -> Callable[[C], C]:
     if not isinstance(reg_name, str) or not reg_name:
         raise invalid("register", "name of an operator", reg_name, "a string", TypeError)
 
+    where = f"register('{reg_name}')"
+
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
+            _check_methods(where, cls, CustomOpProp)
             if reg_name in registry.custom_props:
-                warn_of_replacing(f"custom operator '{reg_name}'", "class")
+                registry.warn_of_replacing(f"custom operator '{reg_name}'", "class")
             registry.custom_props[reg_name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
+            _check_methods(where, cls, OperatorProperty)
+            check_struct(where, f"{cls.__name__}.Param", cls.Param)
             _register_property(free_name("register", reg_name), cls)
         elif isinstance(cls, type) and issubclass(cls, PythonOp):
-            warn(f"register('{reg_name}'): {cls.__name__} is called as an object, not by a name")
+            warn(f"{where}: {cls.__name__} is called as an object, not by a name")
         else:
             classes = "a subclass of OperatorProperty or CustomOpProp"
-            raise invalid(f"register('{reg_name}')", "class", cls, classes, TypeError)
+            raise invalid(where, "class", cls, classes, TypeError)
         return cls
 
     return decorate
+
+
+def _check_methods(where: str, cls: type, base: type) -> None:
+    """Refuses values in the place of methods; ``accumulates`` may be one."""
+    for name in dir(base):
+        value = getattr(cls, name)
+        method = callable(getattr(base, name)) and name[0] != "_" and name != "accumulates"
+        if method and not callable(value):
+            raise invalid(where, f"{cls.__name__}.{name}", value, "a method", TypeError)
 
 
 def _register_property(name: str, cls: type[OperatorProperty]) -> None:
@@ -58,7 +72,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         raise MXValueError(f"register: invalid name '{name}': expected none of a built-in operator")
     known = name in registry.properties
     if known:
-        warn_of_replacing(f"operator '{name}'", "class")
+        registry.warn_of_replacing(f"operator '{name}'", "class")
     forward, backward = _property_definitions(name, cls)
     backward.install(replace=known)
     forward.install(replace=known)
@@ -77,6 +91,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         if own_init or params is None:
             prop.init({k: str(v) for k, v in given.items()})
         else:
+            refuse_parameters(name, values, given)
             prop.param = params.from_values(values)
         return Node(name, prop, property_style=True)
 
