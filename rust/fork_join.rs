@@ -5,16 +5,15 @@
 //! call [`split`]: it publishes the parts, runs them together with the helpers that arrive, and
 //! waits for those still inside. Neither side depends on the other.
 //!
-//! **Places.** A core keeps what it has read in its caches, and on many machines a cache of the
-//! last level serves some of the cores only. So the parts of a job are divided into ranges of
-//! neighbours, and a thread starts with the range of its core: kernels that pass over the same
-//! memory, one after the other, find it where they left it. A thread whose range is used up takes
-//! parts from the ends of others. Two passes over 32 MiB on two cores of a Zen 4 take 0.6 of the
-//! time of parts given out in one order.
+//! `parts.rs` divides a job into parts, `cores.rs` knows the cores that threads run on.
+
+mod cores;
+mod parts;
 
 use crate::error::drop_panic;
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use loom::sync::atomic::{AtomicPtr, AtomicU32};
+use parts::Parts;
 use std::any::Any;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -22,14 +21,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Jobs that one team may have published at once; further ones run on their own thread.
 const JOB_SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
-/// Ranges that the parts of a job are divided into, at most.
-const RANGES: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// The longest mean time of parts that threads outside of the team take.
 const SHORT: Duration = Duration::from_micros(20);
@@ -127,79 +124,6 @@ impl Job<'_> {
             None => *slot = Some(panic),
             Some(_) => drop_panic(panic),
         }
-    }
-}
-
-/// The parts of a job that no thread has taken, in ranges of neighbours.
-struct Parts {
-    /// First and end, in the upper and the lower half.
-    ranges: [Range; RANGES],
-    /// Ranges in use.
-    count: usize,
-    /// All parts.
-    total: u64,
-    /// The ranges that a thread has started with, one bit each.
-    homes: AtomicU32,
-}
-
-/// Threads take from different ranges without sharing a line of the cache.
-#[repr(align(64))]
-struct Range(AtomicU64);
-
-impl Parts {
-    /// `parts`, fewer than 2^32, for a team of `size`.
-    fn new(parts: usize, size: usize) -> Self {
-        let count = size.min(parts).clamp(1, RANGES);
-        let bound = |i: usize| (parts as u64 * i as u64) / count as u64;
-        let range = |i| if i < count { bound(i) << 32 | bound(i + 1) } else { 0 };
-        let ranges = std::array::from_fn(|i| Range(AtomicU64::new(range(i))));
-        Parts { ranges, count, total: parts as u64, homes: AtomicU32::new(0) }
-    }
-
-    /// The range that a thread on `core` starts with: its core's, or else one that is free.
-    fn home(&self, core: Option<usize>) -> usize {
-        let wanted = core.unwrap_or(0) % self.count;
-        (0..self.count)
-            .map(|i| (wanted + i) % self.count)
-            .find(|i| self.homes.fetch_or(1 << i, Ordering::Relaxed) & (1 << i) == 0)
-            .unwrap_or(wanted)
-    }
-
-    /// Takes a part: the next one of `home`, or the last one of another range.
-    fn take(&self, home: usize) -> Option<usize> {
-        self.take_from(home, true).or_else(|| {
-            (1..self.count).find_map(|i| self.take_from((home + i) % self.count, false))
-        })
-    }
-
-    fn take_from(&self, range: usize, next: bool) -> Option<usize> {
-        let range = &self.ranges[range].0;
-        let mut state = range.load(Ordering::Relaxed);
-        loop {
-            let (first, end) = (state >> 32, state & u64::from(u32::MAX));
-            if first >= end {
-                return None;
-            }
-            let (part, rest) = if next { (first, state + (1 << 32)) } else { (end - 1, state - 1) };
-            let order = Ordering::Relaxed;
-            match range.compare_exchange_weak(state, rest, order, order) {
-                Ok(_) => return Some(part as usize),
-                Err(now) => state = now,
-            }
-        }
-    }
-
-    fn skip_the_rest(&self) {
-        self.ranges.iter().for_each(|range| range.0.store(0, Ordering::Relaxed));
-    }
-
-    fn left(&self) -> u64 {
-        let left = |state: u64| (state & u64::from(u32::MAX)).saturating_sub(state >> 32);
-        self.ranges[..self.count].iter().map(|r| left(r.0.load(Ordering::Relaxed))).sum()
-    }
-
-    fn are_taken(&self) -> bool {
-        self.left() == 0
     }
 }
 
@@ -329,54 +253,6 @@ impl Team {
             resume_unwind(panic);
         }
     }
-}
-
-/// Moves a helper off the core of the thread that it helps.
-///
-/// A helper that is woken while all other cores are busy may end up there. As neither thread sleeps
-/// while there are parts, the scheduler does not move it for tens of milliseconds, although a core
-/// is idle.
-#[cfg(all(target_os = "linux", not(loom), not(miri)))]
-mod cores {
-    use std::mem::zeroed;
-
-    /// The core that this thread runs on.
-    #[inline]
-    pub fn this_one() -> Option<usize> {
-        // SAFETY: a query without arguments.
-        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
-    }
-
-    /// Moves this thread from `core` to another one, if its affinity allows one.
-    #[cold]
-    pub fn leave(core: usize) {
-        let size = size_of::<libc::cpu_set_t>();
-        if core >= 8 * size {
-            return;
-        }
-        // SAFETY: bit sets, for which zeros are valid, of the size that is passed; `core` is within
-        // them.
-        unsafe {
-            let mut all = zeroed::<libc::cpu_set_t>();
-            if libc::sched_getaffinity(0, size, &mut all) != 0 || libc::CPU_COUNT(&all) < 2 {
-                return;
-            }
-            let mut others = all;
-            libc::CPU_CLR(core, &mut others);
-            if libc::sched_setaffinity(0, size, &others) == 0 {
-                libc::sched_setaffinity(0, size, &all);
-            }
-        }
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
-mod cores {
-    pub fn this_one() -> Option<usize> {
-        None
-    }
-
-    pub fn leave(_: usize) {}
 }
 
 /// A helper inside a job; leaves when dropped.

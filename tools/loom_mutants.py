@@ -2,7 +2,7 @@
 
     python tools/loom_mutants.py [FILE[:LINE] ...]
 
-Every order of the engine, of `fork_join.rs` and of `access_latch.rs` is made relaxed, and every
+Every order of the engine, of `fork_join` and of `access_latch.rs` is made relaxed, and every
 fence is removed. Works on a copy of the tree. Prints one line per mutant, `caught` or `SURVIVED`,
 and exits with 1 if one survives that `ALLOWED` does not explain. Files of `UNMODELLED` are listed,
 not run. A model that hangs counts as caught: this is how a lost wake-up shows.
@@ -57,11 +57,12 @@ ALLOWED = {
 
 
 def files() -> list[str]:
-    """The files of the engine, without its models, and the two others that have models."""
-    engine = sorted((ROOT / "rust" / "engine").rglob("*.rs"))
-    found = [path.relative_to(ROOT).as_posix() for path in engine]
-    found = [file for file in found if "/loom_models/" not in file]
-    return [*found, "rust/fork_join.rs", "rust/ndarray/access_latch.rs"]
+    """The files of the engine and of fork-join, without tests and models, and the latch."""
+    rust = ROOT / "rust"
+    paths = [*sorted((rust / "engine").rglob("*.rs")), rust / "fork_join.rs"]
+    paths += [*sorted((rust / "fork_join").rglob("*.rs")), rust / "ndarray" / "access_latch.rs"]
+    found = [path.relative_to(ROOT).as_posix() for path in paths]
+    return [file for file in found if "/loom_models/" not in file and "/tests.rs" not in file]
 
 
 def sites(wanted: list[str]) -> Iterator[tuple[str, int, str, str]]:

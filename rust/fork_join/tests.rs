@@ -68,31 +68,6 @@ fn a_payload_that_panics_in_drop_leaves_no_helper_inside() {
 }
 
 #[test]
-fn ranges_hold_each_part_once() {
-    for (parts, size) in [(1, 1), (1, 3), (7, 3), (40, 7), (33, 100)] {
-        let of = Parts::new(parts, size);
-        let homes: Vec<usize> = [Some(2), Some(2), None].map(|core| of.home(core)).into();
-        if of.count > 3 {
-            assert_eq!(homes, [2, 3, 0]);
-        }
-        let mut taken: Vec<usize> =
-            (0..).map_while(|turn| of.take(homes[turn % homes.len()])).collect();
-        assert!(of.are_taken());
-        taken.sort_unstable();
-        assert!(taken.into_iter().eq(0..parts));
-    }
-}
-
-#[test]
-fn a_thread_keeps_to_the_range_of_its_core() {
-    let parts = Parts::new(10, 2);
-    let taken = |home, n| (0..n).filter_map(|_| parts.take(home)).collect::<Vec<_>>();
-    assert_eq!(taken(parts.home(Some(5)), 3), [5, 6, 7]);
-    assert_eq!(taken(parts.home(Some(4)), 7), [0, 1, 2, 3, 4, 9, 8]);
-    assert_eq!(parts.take(1), None);
-}
-
-#[test]
 fn leaving_an_inner_team_restores_the_outer_one() {
     let (outer, inner) = (Arc::new(Team::new(2, |_| ())), Arc::new(Team::new(3, |_| ())));
     let size = || team().map(|team| team.size);
