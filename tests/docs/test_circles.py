@@ -1,4 +1,4 @@
-"""Rust files that import one another in a circle are those of this list, which may only shrink;
+"""Rust files that import one another in a circle are the pairs of a list, which may only shrink;
 modules of Python do not, but for a few by imports within functions.
 """
 
@@ -11,6 +11,7 @@ from rust_code import modules
 
 PYTHON = ROOT / "python" / "rsnet"
 
+#: Pairs of files whose functions call one another or whose types hold one another.
 CIRCLES = [
     {"executor/autograd/tape_builder", "executor/autograd/walk"},
     {"graph/infer/assume", "graph/infer/joint"},
@@ -18,16 +19,8 @@ CIRCLES = [
     {"operator/def", "operator/gradient"},
     {"operator/device", "operator/kernel"},
     {"operator/literal", "operator/value"},
-    {"ops/device/binary", "ops/elementwise/binary"},
     {"ops/vision/deformable", "ops/vision/deformable_columns"},
     {"py/operator", "py/operator_gradient"},
-    {
-        "ops/device/reduce",
-        "ops/device/shape",
-        "ops/tensor/movement",
-        "ops/tensor/parts",
-        "ops/tensor/reduce",
-    },
 ]
 
 #: Modules of Python that reach one another in a circle by imports within functions.
@@ -42,52 +35,84 @@ LATE_CIRCLES = [
 ]
 
 
-def paths(tree: str) -> Iterator[str]:
-    """The paths of a tree of imports: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+def paths(tree: str) -> Iterator[tuple[str, str]]:
+    """The paths of a tree of imports, each with the name that it is imported under:
+    `a::{b, c::d as e}` gives `a::b` as `b` and `a::c::d` as `e`.
+    """
     head, brace, rest = tree.strip().partition("{")
     if not brace:
-        yield head.split(" as ")[0].strip()
+        path, _, name = head.strip().partition(" as ")
+        path = path.removesuffix("::self")
+        yield path, name.strip() or path.rpartition("::")[2]
         return
     depth, start = 0, 0
     inner = rest[: rest.rindex("}")] + ","
     for at, char in enumerate(inner):
         depth += (char == "{") - (char == "}")
         if char == "," and depth == 0:
-            for path in paths(inner[start:at]) if inner[start:at].strip() else ():
-                yield head + path
+            for path, name in paths(inner[start:at]) if inner[start:at].strip() else ():
+                whole = (head + path).removesuffix("::self")
+                yield whole, whole.rpartition("::")[2] if name == "self" else name
             start = at + 1
 
 
-def target(module: str, path: str, known: dict[str, str]) -> str | None:
-    """The file that a path leads to: the longest beginning of it that is one."""
-    parts = path.split("::")
-    base = module.split("/")
-    if parts[0] == "crate":
-        base = []
-        parts = parts[1:]
-    elif parts[0] in {"super", "self"}:
-        while parts and parts[0] in {"super", "self"}:
+USE = re.compile(r"^[ \t]*(pub(?:\([^)]*\))? )?use ([^;]+);", re.MULTILINE)
+
+
+class Imports:
+    """What the files of a crate import. A name is followed through the files that only show it
+    (`pub use`, and `use super::name` of what the parent imports) to the one that defines it.
+
+    What a file takes from the files below it, by paths without `crate` or `super`, is not counted:
+    these are its parts.
+    """
+
+    def __init__(self, known: dict[str, str]) -> None:
+        #: In a module inside a file, `super` is that file.
+        inside = re.compile(r"^([ \t]+use )super::", re.MULTILINE)
+        self.code = {name: inside.sub(r"\1self::", code) for name, code in known.items()}
+        self.names = {
+            module: {name: path for _, tree in USE.findall(code) for path, name in paths(tree)}
+            for module, code in self.code.items()
+        }
+
+    def target(self, module: str, path: str, seen: frozenset[str] = frozenset()) -> str | None:
+        """The file that defines what a path in `module` leads to, if it is one of the crate."""
+        parts, base = path.split("::"), module.split("/")
+        if parts[0] == "crate":
+            base = []
+        elif parts[0] not in {"super", "self"}:
+            return None
+        while parts and parts[0] in {"crate", "super", "self"}:
             base = base[:-1] if parts[0] == "super" else base
             parts = parts[1:]
-    else:
-        return None
-    whole = base + parts
-    beginnings = ("/".join(whole[:n]) for n in range(len(whole), 0, -1))
-    return next((name for name in beginnings if name in known), None)
+        whole = base + parts
+        lengths = range(len(whole), 0, -1)
+        length = next((n for n in lengths if "/".join(whole[:n]) in self.code), None)
+        if length is None:
+            return None
+        file, rest = "/".join(whole[:length]), whole[length:]
+        shown = self.names[file].get(rest[0]) if rest else None
+        if shown is None or f"{file}::{rest[0]}" in seen:
+            return file
+        further = "::".join([shown, *rest[1:]])
+        seen |= {f"{file}::{rest[0]}"}
+        below = "/".join([file, further.partition("::")[0]]) in self.code
+        return self.target(file, f"self::{further}" if below else further, seen)
 
-
-def imports(known: dict[str, str]) -> dict[str, set[str]]:
-    """What each file imports, or names by its whole path. To show parts is not to use them."""
-    edges = {}
-    for module, code in known.items():
-        # In a module inside a file, `super` is that file.
-        code = re.sub(r"^([ \t]+use )super::", r"\1self::", code, flags=re.MULTILINE)
-        trees = re.findall(r"^[ \t]*use ([^;]+);", code, re.MULTILINE)
-        named = [path for tree in trees for path in paths(tree)]
-        named += re.findall(r"\bcrate(?:::\w+)+", re.sub(r"\buse [^;]+;", "", code))
-        found = {target(module, path, known) for path in named}
-        edges[module] = {name for name in found if name and name != module}
-    return edges
+    def edges(self) -> dict[str, set[str]]:
+        """The files that each file uses. A file that only shows a name does not use it."""
+        edges = {}
+        for module, code in self.code.items():
+            rest = USE.sub("", code)
+            words = set(re.findall(r"\w+", rest))
+            named = set(re.findall(r"\b(?:crate|super)(?:::\w+)+", rest))
+            for shows, tree in USE.findall(code):
+                named |= {path for path, name in paths(tree) if not shows or name in words}
+            above = {path for path in named if not path.startswith("self::")}
+            found = {self.target(module, path) for path in above}
+            edges[module] = {name for name in found if name and name != module}
+        return edges
 
 
 def circles(edges: dict[str, set[str]]) -> list[set[str]]:
@@ -117,7 +142,21 @@ def circles(edges: dict[str, set[str]]) -> list[set[str]]:
 
 def test_paths_of_a_tree():
     tree = "super::{a::{b, c as d}, e,}"
-    assert list(paths(tree)) == ["super::a::b", "super::a::c", "super::e"]
+    names = [("super::a::b", "b"), ("super::a::c", "d"), ("super::e", "e")]
+    assert list(paths(tree)) == names
+    both = [("super::a", "a"), ("super::a::b", "b")]
+    assert list(paths("super::a::{self, b}")) == both
+
+
+def test_a_name_is_followed_to_the_file_that_defines_it():
+    files = {
+        "a": "mod b;\npub use b::{Thing as Shown, other};\nuse crate::c::Used;",
+        "a/b": "use super::Used;\nfn f() { super::d::g() }",
+        "a/d": "use crate::a::Shown;",
+        "c": "pub use crate::a::d::Passed;\nuse crate::a::other::Deep;",
+    }
+    edges = Imports(files).edges()
+    assert edges == {"a": {"c"}, "a/b": {"c", "a/d"}, "a/d": {"a/b"}, "c": {"a/b"}}
 
 
 def test_a_circle_is_found():
@@ -127,7 +166,7 @@ def test_a_circle_is_found():
 
 def test_files_import_one_another_in_no_other_circles():
     key = sorted
-    assert sorted(circles(imports(modules())), key=key) == sorted(CIRCLES, key=key)
+    assert sorted(circles(Imports(modules()).edges()), key=key) == sorted(CIRCLES, key=key)
 
 
 def python_modules() -> dict[str, ast.Module]:

@@ -8,7 +8,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::broadcast::broadcast_strides;
 use crate::operator::{Axes, Call, Grid, Kernel, Launcher};
-use crate::ops::elementwise::binary::{Row, ScalarParam, scalar_bytes};
+use crate::ops::elementwise::binary::Row;
+use crate::ops::elementwise::binary::scalar::{ScalarParam, scalar_bytes};
 use crate::tensor::View;
 
 /// The formulas of a row as CUDA source.

@@ -10,8 +10,7 @@ use crate::error::Result;
 use crate::operator::{Axes, Call, Grid, Kernel, Launcher, OpReq};
 use crate::ops::elementwise::sum_n::ClipParam;
 use crate::ops::tensor::creation::{ArangeLikeParam, FullParam, RangeParam};
-use crate::ops::tensor::movement::{Path, PathFn, along};
-use crate::ops::tensor::parts::Move;
+use crate::ops::tensor::moves::{Move, Path, PathFn, along};
 use crate::shape::Shape;
 use crate::tensor::View;
 

@@ -3,7 +3,8 @@
 use super::expect_images;
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, NoParam, OpDef};
-use crate::ops::tensor::movement::{Path, moving};
+use crate::ops::tensor::movement::moving;
+use crate::ops::tensor::moves::Path;
 use crate::params;
 use crate::shape::{Dims, Shape};
 

@@ -7,7 +7,8 @@ use crate::operator::infer::assign_type;
 use crate::operator::{
     Attrs, Body, Call, Dep, Gradient, InplacePair, Kernel, Match, NativeFn, OpDef, OpReq, Registry,
 };
-use crate::ops::elementwise::binary::{BinaryFn, ScalarParam, Slope, number_slope};
+use crate::ops::elementwise::binary::scalar::ScalarParam;
+use crate::ops::elementwise::binary::{BinaryFn, Slope, number_slope};
 use crate::tensor::View;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::kernels::reduce::{Reduction, reduce};
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Gradient, OpDef, OpReq, Registry, Tuple};
 use crate::ops::tensor::movement::diagonal::diagonal;
-use crate::ops::tensor::movement::{Path, along};
+use crate::ops::tensor::moves::{Path, along};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_dtype};

@@ -3,9 +3,10 @@
 use super::{original, shaped_by, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, Mapped, OpDef, ParamType, Registry, Tuple, Value};
+use crate::ops::tensor::common::axis_flags;
 use crate::ops::tensor::movement::broadcasting::repeat_to;
-use crate::ops::tensor::movement::{Path, backwards, moving};
-use crate::ops::tensor::parts::axis_flags;
+use crate::ops::tensor::movement::{backwards, moving};
+use crate::ops::tensor::moves::Path;
 use crate::ops::tensor::shape::axes::reorders;
 use crate::ops::tensor::shape::squeezed_to_any_rank;
 use crate::params;

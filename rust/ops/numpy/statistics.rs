@@ -5,7 +5,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq, Registry, Tuple};
-use crate::ops::tensor::parts::axis_flags;
+use crate::ops::tensor::common::axis_flags;
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_dtype};

@@ -3,8 +3,8 @@
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, same_type};
-use crate::operator::{Call, OpDef, OpReq};
-use crate::shape::Shape;
+use crate::operator::{Call, OpDef, OpReq, Tuple};
+use crate::shape::{Numbers, Shape};
 use crate::tensor::View;
 
 /// One shape and one dtype for all inputs and outputs.
@@ -61,6 +61,21 @@ pub fn shape_of(dims: &[i64], what: &str) -> Result<Shape> {
 /// The shape itself, or `(1,)` for `()`, which in legacy semantics is not the shape of an array.
 pub fn at_least_1d(shape: Shape) -> Shape {
     if shape.rank_known() && shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
+}
+
+/// The axes of `shape` named by a tuple parameter, as flags.
+pub fn axis_flags(axes: &Tuple, shape: &Shape) -> Result<Vec<bool>> {
+    let mut flags = vec![false; shape.ndim()];
+    for &a in axes {
+        let at = shape.axis(a)?;
+        if std::mem::replace(&mut flags[at], true) {
+            return Err(Error::value(format!(
+                "axis {a} is named twice in {}: expected different axes",
+                Numbers(axes)
+            )));
+        }
+    }
+    Ok(flags)
 }
 
 /// Refuses a choice among no elements of `x`.

@@ -4,9 +4,8 @@
 use super::common::{all_known, copy_view, elementwise, wanted, write_f64, zero_view};
 use super::creation::ArangeLikeParam;
 use super::kernel;
-use super::parts::{
-    Move, SliceParam, copy_views, moving, pieces, region_ranges, shaped_like, taken,
-};
+use super::moves::Move;
+use super::parts::{SliceParam, copy_views, moving, pieces, region_ranges, shaped_like, taken};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::elementwise::{unary, zip};

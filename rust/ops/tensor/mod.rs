@@ -9,6 +9,7 @@ pub(in crate::ops) mod extras;
 mod given;
 pub(in crate::ops) mod indexing;
 pub(in crate::ops) mod movement;
+pub(in crate::ops) mod moves;
 pub(in crate::ops) mod optimizer;
 pub(in crate::ops) mod order;
 pub(in crate::ops) mod parts;

@@ -1,8 +1,7 @@
 //! Reductions over axes, and the position of the greatest or least element.
 
-use super::common::something_to_choose;
+use super::common::{axis_flags, something_to_choose};
 use super::kernel;
-use super::parts::axis_flags;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::arith::Arith;

@@ -1,8 +1,8 @@
 //! `cumsum`, `moments`, `_contrib_allclose` and the straight-through estimators.
 
+use super::common::axis_flags;
 use super::common::{all_known, copy_view, elementwise, from_first, read_f64, wanted, write_f64};
 use super::kernel;
-use super::parts::axis_flags;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};

@@ -1,15 +1,13 @@
 //! The kernels of a row of the table.
 
-use super::ScalarParam;
+use super::scalar::{ScalarParam, scalar_bytes};
 use super::table::{BinaryFn, Row};
-use crate::dtype::DType;
 use crate::kernels::broadcast::{broadcast_binary, broadcast_strides, broadcast_ternary};
 use crate::kernels::fixed_loop::{FixedLoop, Operand};
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::{Call, OpReq};
 use crate::tensor::View;
-use crate::with_dtype;
 
 /// The loop of a row over the elements of `out`.
 fn loop_of(row: &Row, operands: [Operand; 2], out: &View) -> FixedLoop {
@@ -52,17 +50,6 @@ pub fn broadcast(row: &Row, call: &Call<'_>) {
             out.ptr(),
         )
     }
-}
-
-/// The bytes of a number in the dtype of an array.
-pub fn scalar_bytes(row: &Row, dtype: DType, x: f64) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    with_dtype!(dtype, T => {
-        let value = row.number::<T>(x);
-        // SAFETY: no element is larger than eight bytes.
-        unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(value) };
-    });
-    bytes
 }
 
 /// The operands of a row for an array and the parameter, which is on the left or on the right.

@@ -3,9 +3,9 @@
 //! left.
 
 mod kernels;
+pub(in crate::ops) mod scalar;
 mod table;
 
-pub(in crate::ops) use kernels::scalar_bytes;
 pub(in crate::ops) use table::{Row, Slope};
 
 pub use table::{BinaryFn, BinaryNames};
@@ -19,21 +19,13 @@ use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::operator::infer::same_type;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, NativeFn, OpDef, OpReq, Value};
 use crate::ops::device::binary as device;
-use crate::params;
 use crate::shape::Shape;
 use kernels::{
     backward, broadcast, equal_shapes, not_broadcast, with_scalar, with_scalar_backward,
 };
+use scalar::ScalarParam;
 use std::sync::Arc;
 use table::TABLE;
-
-params! {
-    /// Parameters of the operators with a number.
-    pub struct ScalarParam {
-        scalar: f64, default(1.0), "The number; converted to the dtype of the array.";
-        is_int: bool, default(true), "Accepted; the result has the dtype of the array.";
-    }
-}
 
 fn kernel(f: impl Fn(&Call<'_>) + Send + Sync + 'static) -> Kernel {
     Kernel::cpu(move |call| {

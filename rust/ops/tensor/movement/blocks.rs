@@ -1,7 +1,8 @@
 //! `depth_to_space` and `space_to_depth`.
 
+use super::super::moves::Path;
 use super::assign_shape;
-use super::{Path, data, moving_partly, text};
+use super::{data, moving_partly, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef};
 use crate::params;

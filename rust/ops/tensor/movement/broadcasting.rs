@@ -1,7 +1,8 @@
 //! `broadcast_to`, `broadcast_axis` and `broadcast_like`.
 
-use super::super::parts::axis_flags;
-use super::{Path, assign_shape, data, like, moving, moving_partly, text};
+use super::super::common::axis_flags;
+use super::super::moves::Path;
+use super::{assign_shape, data, like, moving, moving_partly, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef, Tuple};
 use crate::params;

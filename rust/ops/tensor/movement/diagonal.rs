@@ -1,7 +1,8 @@
 //! `diag`.
 
 use super::super::common::{from_first, wanted};
-use super::{Path, text, walk_backward, walk_forward};
+use super::super::moves::Path;
+use super::{text, walk_backward, walk_forward};
 use crate::error::{Error, Result};
 use crate::operator::infer::same_type;
 use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef};

@@ -6,6 +6,7 @@ pub(in crate::ops) mod broadcasting;
 pub(in crate::ops) mod diagonal;
 
 use super::common::{all_known, wanted, zero_view};
+use super::moves::{Path, PathFn, along};
 use crate::error::{Error, Result};
 use crate::kernels::layout::copy_strided;
 use crate::kernels::reduce::{Reduction, reduce_to};
@@ -46,24 +47,6 @@ params! {
         axis: Option<i32>, default(None), "The axis; None flattens the input first.";
     }
 }
-
-/// How an output walks over its input: the element of the input under the output's first one, and a
-/// stride for every axis of `dims`, a finer shape of the output.
-pub struct Path {
-    /// Shape of the output.
-    pub out: Dims,
-    pub dims: Dims,
-    pub start: i64,
-    pub strides: Dims,
-}
-
-impl Path {
-    fn plain(out: Dims, start: i64, strides: Dims) -> Self {
-        Path { dims: out.clone(), out, start, strides }
-    }
-}
-
-pub(in crate::ops) type PathFn = fn(&Attrs, &[Shape]) -> Result<Path>;
 
 /// What is known of shapes before all extents are; it adds to inputs and outputs.
 type PartFn = fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<()>;
@@ -122,16 +105,6 @@ fn moving_partly(def: OpDef, path: PathFn, part: PartFn) -> Vec<OpDef> {
         .skips_null(),
     );
     vec![forward, backward.kernels([device::back_on_path("data", path)])]
-}
-
-/// The elements of `whole` on a path.
-pub(in crate::ops) fn along(p: &Path, whole: &View) -> View {
-    let offset = p.start as isize * whole.dtype().size() as isize;
-    // SAFETY: a path addresses elements of its input only; where there are none nothing is read.
-    unsafe {
-        let start = whole.ptr().wrapping_offset(offset);
-        View::with_strides(start, Shape::from(&p.dims[..]), p.strides.clone(), whole.dtype())
-    }
 }
 
 fn walk_forward(p: &Path, from: &View, to: &View) {

@@ -1,6 +1,7 @@
 //! `Concat`, `stack` and `SliceChannel`: arrays joined along an axis and split again.
 
-use super::{Move, moving, pieces, shaped_like};
+use super::super::moves::Move;
+use super::{moving, pieces, shaped_like};
 use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef};

@@ -6,10 +6,11 @@ mod slicing;
 pub use joining::{ConcatParam, concat_shape};
 pub use slicing::{SliceParam, region_ranges, slice_range, taken};
 
-use crate::error::{Error, Result};
+use super::moves::Move;
+use crate::error::Result;
 use crate::kernels::layout::copy_strided;
-use crate::operator::{Call, Kernel, OpDef, OpReq, Tuple};
-use crate::shape::{Dims, Numbers, Shape};
+use crate::operator::{Call, Kernel, OpDef, OpReq};
+use crate::shape::{Dims, Shape};
 use crate::tensor::View;
 
 /// The part of `whole` that begins at `begin` and has the extents of `part`, as a view of the
@@ -32,15 +33,6 @@ pub fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
 pub fn copy_views(from: &View, to: &View) {
     // SAFETY: regions of operands of a kernel, which do not overlap.
     unsafe { copy_strided(from, to) };
-}
-
-/// A copy between views of a call's arrays, which do not overlap. Operators that only move elements
-/// say which copies they consist of; the host and devices make them.
-pub struct Move {
-    pub from: View,
-    pub to: View,
-    /// The output that `to` is part of.
-    pub output: usize,
 }
 
 /// Makes copies on the host, but not to outputs that are not wanted.
@@ -85,21 +77,6 @@ pub fn shaped_like(view: &View, piece: &View) -> View {
 
 pub fn operators() -> Vec<OpDef> {
     [joining::operators(), slicing::operators()].concat()
-}
-
-/// The axes of `shape` named by a tuple parameter, as flags; used by operators over sets of axes.
-pub fn axis_flags(axes: &Tuple, shape: &Shape) -> Result<Vec<bool>> {
-    let mut flags = vec![false; shape.ndim()];
-    for &a in axes {
-        let at = shape.axis(a)?;
-        if std::mem::replace(&mut flags[at], true) {
-            return Err(Error::value(format!(
-                "axis {a} is named twice in {}: expected different axes",
-                Numbers(axes)
-            )));
-        }
-    }
-    Ok(flags)
 }
 
 #[cfg(test)]

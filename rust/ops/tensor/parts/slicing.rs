@@ -1,7 +1,8 @@
 //! `slice`, `slice_axis` and `_slice_assign`: regions of an array.
 
 use super::super::kernel;
-use super::{Move, copy_views, moving, region, run_moves};
+use super::super::moves::Move;
+use super::{copy_views, moving, region, run_moves};
 use crate::error::{Error, Result};
 use crate::kernels::copy::fill;
 use crate::operator::infer::{assign_shape, same_type};

@@ -1,6 +1,7 @@
 //! `transpose` and `SwapAxis`: another order of the axes.
 
-use super::super::parts::{Move, moving};
+use super::super::moves::Move;
+use super::super::parts::moving;
 use super::both_ways;
 use crate::error::{Error, Result};
 use crate::operator::infer::same_type;
