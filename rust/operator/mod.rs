@@ -8,6 +8,7 @@ mod builder;
 mod choose;
 mod counted;
 mod def;
+mod deferred;
 mod derived;
 mod device;
 mod gradient;
@@ -29,6 +30,7 @@ pub use counted::{CountedArg, share_among_others, share_out};
 pub use def::{
     ARG_COUNTS, Alone, CROSS_DEVICE_COPY, FEW_ELEMS, InferBothFn, InplacePair, InputDoc, OpDef,
 };
+pub use deferred::DeferredError;
 pub use derived::Mapped;
 pub use device::{
     Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, HeldMemory, Launcher, MatrixProduct,

@@ -60,7 +60,8 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
         def.gradient = gradient(op, grad, registry);
     }
     let own = op.clone();
-    def.deferred_error = Some(Arc::new(move |attrs| with_parsed(attrs, &own, Parsed::fault)?));
+    def.deferred_error =
+        Some(Arc::new(move |attrs| with_parsed(attrs, &own, |p| p.error.check())?));
     check_defaults(&def)?;
     Ok(def)
 }
@@ -174,7 +175,7 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
         let parts = parts.clone();
         def.inplace = Listed::by(move |attrs| {
             let pairs = |parsed: &Parsed| {
-                let ask = || parsed.or_fault(pairs(&parts, parsed));
+                let ask = || parsed.error.defer(pairs(&parts, parsed));
                 parsed.remembered.pairs(parts.kernels.len(), ask)
             };
             with_parsed(attrs, &parts.op, pairs).unwrap_or_default()

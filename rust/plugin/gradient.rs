@@ -23,7 +23,7 @@ pub fn gradient(op: &Arc<OpDecl>, decl: &Arc<GradDecl>, registry: &Weak<Registry
         abi::GRAD_BACKWARD => {
             let backward = decl.backward.clone();
             Gradient::declared(&backward, move |attrs, _, _| {
-                let listed = |parsed: &Parsed| parsed.or_fault(deps(&decl, parsed));
+                let listed = |parsed: &Parsed| parsed.error.defer(deps(&decl, parsed));
                 with_parsed(attrs, &op, listed).unwrap_or_default()
             })
         }

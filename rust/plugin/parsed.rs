@@ -4,10 +4,10 @@ use super::decl::OpDecl;
 use super::library::Owned;
 use super::remember::Remembered;
 use super::values::Values;
-use crate::error::{Error, Result};
 use crate::lock::Lock;
+use crate::operator::DeferredError;
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Attributes, names of inputs and outputs, and what the library made of them.
 pub struct Parsed {
@@ -21,8 +21,7 @@ pub struct Parsed {
     /// Backward operators that are given the attributes of this one, each with its own reading.
     pub others: Lock<Vec<Arc<Parsed>>>,
     pub remembered: Remembered,
-    /// The first error of a callback that could not return it; see `OpDef::deferred_error`.
-    fault: OnceLock<Error>,
+    pub error: DeferredError,
 }
 
 impl Parsed {
@@ -33,8 +32,8 @@ impl Parsed {
         counts: [Vec<usize>; 2],
         names: [Vec<(String, u32)>; 2],
     ) -> Self {
-        let (others, remembered, fault) = Default::default();
-        Parsed { op, values, counts, names, made: None, others, remembered, fault }
+        let (others, remembered, error) = Default::default();
+        Parsed { op, values, counts, names, made: None, others, remembered, error }
     }
 
     pub fn payload(self) -> Arc<dyn Any + Send + Sync> {
@@ -44,19 +43,6 @@ impl Parsed {
     /// The object that `parse` made.
     pub fn made(&self) -> *mut std::ffi::c_void {
         self.made.as_ref().map_or(std::ptr::null_mut(), |m| m.made)
-    }
-
-    /// `answer`, or nothing, with its error kept for the run.
-    pub fn or_fault<T: Default>(&self, answer: Result<T>) -> T {
-        answer.unwrap_or_else(|error| {
-            let _ = self.fault.set(error);
-            T::default()
-        })
-    }
-
-    /// The kept error.
-    pub fn fault(&self) -> Result<()> {
-        self.fault.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The number of array `i` of an argument among all of its side.

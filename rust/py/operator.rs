@@ -25,7 +25,7 @@ use crate::shape::Shape;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The Python functions of a definition, kept for the life of the operator.
 struct Functions {
@@ -55,7 +55,7 @@ impl Functions {
         }
         let facts =
             Python::attach(|py| self.compute(py, &payload.object).map_err(|e| from_py(py, e)));
-        let facts = payload.or_fault(facts);
+        let facts = payload.error.defer(facts);
         slot.get_or_init(|| facts).clone()
     }
 }
@@ -76,7 +76,7 @@ pub fn ask<R: Default>(
     f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
 ) -> R {
     let answer = call(attrs, f);
-    payload(attrs).map_or_else(|_| R::default(), |payload| payload.or_fault(answer))
+    payload(attrs).map_or_else(|_| R::default(), |payload| payload.error.defer(answer))
 }
 
 fn attribute(definition: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Py<PyAny>>> {
@@ -121,10 +121,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
     add_inference(&mut def, d)?;
     add_hints(&mut def, d)?;
     def.gradient = gradient(d)?;
-    def.deferred_error = Some(Arc::new(|attrs| match payload(attrs)?.fault.get() {
-        Some(error) => Err(error.clone()),
-        None => Ok(()),
-    }));
+    def.deferred_error = Some(Arc::new(|attrs| payload(attrs)?.error.check()));
     if let Some(function) = attribute(d, "state")? {
         def.state = Some(Arc::new(move |attrs, ctx, shapes, types| {
             make_state(&function, attrs, ctx, shapes, types)
@@ -168,8 +165,8 @@ fn parse(
         }
         let object = make.bind(py).call_python((values_to_py(py, values)?, dict))?.unbind();
         let facts = functions.compute(py, &object)?;
-        let (facts_of, given) = Default::default();
-        let payload = Payload { object, facts: facts_of, given, fault: OnceLock::new() };
+        let (facts_of, given, error) = Default::default();
+        let payload = Payload { object, facts: facts_of, given, error };
         let _ = payload.facts[functions.which].set(facts);
         Ok(payload)
     };

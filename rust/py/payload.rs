@@ -1,6 +1,6 @@
 //! The Python objects of an operator: of its parameters, and of a node's state.
 
-use crate::error::{Error, Result};
+use crate::operator::DeferredError;
 use pyo3::prelude::*;
 use std::sync::{Arc, OnceLock};
 
@@ -35,18 +35,7 @@ pub struct Payload {
     pub facts: [OnceLock<Arc<Facts>>; 2],
     /// Likewise; known from the first run on.
     pub given: [OnceLock<GivenOperands>; 2],
-    /// The first error of a function that could not return it; see [`OpDef::deferred_error`].
-    pub fault: OnceLock<Error>,
-}
-
-impl Payload {
-    /// `answer`, or nothing, with its error kept for the run.
-    pub fn or_fault<T: Default>(&self, answer: Result<T>) -> T {
-        answer.unwrap_or_else(|error| {
-            let _ = self.fault.set(error);
-            T::default()
-        })
-    }
+    pub error: DeferredError,
 }
 
 /// The state that forward and backward of one node share: a Python object.
