@@ -11,7 +11,7 @@ mod foreign;
 mod tape_builder;
 mod walk;
 
-pub use foreign::{ForeignNode, Kept, Proxies, foreign_nodes};
+pub use foreign::{ForeignNode, Proxies, Referent, foreign_nodes};
 pub use walk::{Backward, backward, grad};
 
 use super::imperative::{CallState, Invoke, call};
@@ -41,7 +41,7 @@ pub trait TapeFunction: Send + Sync {
     /// Calls `visit` with the states of operators that only the function keeps.
     fn visit_states(&self, _visit: &mut dyn FnMut(&OpState)) {}
 
-    /// Gradients of the inputs from those of the outputs, one an input; `None` where none is asked
+    /// Gradients of the inputs from those of the outputs, one per input; `None` where none is asked
     /// for, or where it went to the leaf's buffer. Its calls are recorded if gradients will be
     /// differentiated.
     fn backward(&self, asked: Asked<'_>) -> Result<Vec<Option<Tracked>>>;
@@ -107,8 +107,8 @@ enum Saved {
 impl Saved {
     fn of(array: &NDArray, keep: bool) -> Self {
         match keep {
-            // The gradient may be asked for when the callback has ended. An engine that takes no
-            // copy takes no backward pass either.
+            // The gradient may be asked for when the callback has ended. If the copy cannot be
+            // pushed, no backward pass can be pushed either, so the array itself is never read.
             true if array.is_operand() => {
                 Saved::Kept(copied(array).unwrap_or_else(|_| array.clone()))
             }

@@ -1,4 +1,4 @@
-//! What a kernel has made of its weights, kept for the next call on the same ones.
+//! Caches what a kernel derives from its weights (packed or transformed filters) between calls.
 //!
 //! Whoever calls the kernel holds a [`Kept`] for each place where it is called, and names the
 //! contents of the weights by a [`Stamp`]. What was made goes when the stamp changes. It is kept
@@ -32,10 +32,10 @@ fn most() -> usize {
 
 /// What one kernel has kept, if it has.
 #[derive(Default)]
-pub struct Kept(Lock<Entry>);
+pub struct Kept(Lock<Cached>);
 
 #[derive(Default)]
-struct Entry {
+struct Cached {
     /// Of the last call.
     stamp: Option<Stamp>,
     made: Option<Arc<Room>>,
@@ -49,7 +49,7 @@ impl Kept {
 
     /// Gives up what is kept.
     pub fn clear(&self) {
-        *self.0.lock() = Entry::default();
+        *self.0.lock() = Cached::default();
     }
 }
 
@@ -76,7 +76,7 @@ impl<'a> Keeper<'a> {
     fn room(self, bytes: usize) -> Option<Room> {
         let mut entry = self.kept.0.lock();
         if entry.stamp != Some(self.stamp) {
-            *entry = Entry { stamp: Some(self.stamp), made: None };
+            *entry = Cached { stamp: Some(self.stamp), made: None };
             return None;
         }
         drop(entry);
@@ -137,7 +137,8 @@ unsafe impl Send for Room {}
 unsafe impl Sync for Room {}
 
 impl Room {
-    /// Room of this many bytes, but none; `None` if that is too much.
+    /// Allocates `bytes` zeroed bytes, at least one; `None` if all that is kept would exceed the
+    /// bound.
     fn new(bytes: usize) -> Option<Room> {
         let layout = Layout::from_size_align(bytes, 64).ok()?;
         if BYTES.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > most() {

@@ -12,7 +12,7 @@ use std::ffi::{CString, c_char};
 pub struct Values {
     pub all: Vec<abi::Value>,
     /// The targets of the pointers in `all`.
-    _kept: Vec<Kept>,
+    _kept: Vec<Backing>,
 }
 
 // SAFETY: pointers into memory of its own that nothing changes.
@@ -21,7 +21,7 @@ unsafe impl Send for Values {}
 unsafe impl Sync for Values {}
 
 #[expect(dead_code, reason = "owns what pointers point to")]
-enum Kept {
+enum Backing {
     Text(CString),
     Ints(Vec<i64>),
     Floats(Vec<f64>),
@@ -37,10 +37,7 @@ impl Values {
         for (attr, value) in attrs.iter().zip(values) {
             let exact = attr.field.ty.in_its_precision(value);
             let c = made.convert(attr.kind, &exact).ok_or_else(|| {
-                Error::value(format!(
-                    "invalid value '{value}' of attribute '{}': a library cannot read it",
-                    attr.field.name
-                ))
+                Error::invalid(&attr.field.name, value, "a value that a library can read")
             })?;
             made.all.push(c);
         }
@@ -61,7 +58,7 @@ impl Values {
             Value::Str(text) => {
                 let text = CString::new(text.as_bytes()).ok()?;
                 let (s, n) = (text.as_ptr(), text.as_bytes().len());
-                self._kept.push(Kept::Text(text));
+                self._kept.push(Backing::Text(text));
                 Some(abi::Value { kind, n: i32::try_from(n).ok()?, v: Payload { s } })
             }
             Value::List(items) => self.list(kind, items),
@@ -73,7 +70,7 @@ impl Values {
         let (v, kept) = match kind {
             kind::SHAPE | kind::LIST_I32 | kind::LIST_I64 | kind::LIST_MAYBE_I64 => {
                 let ints = ints(items)?;
-                (Payload { is: ints.as_ptr() }, Kept::Ints(ints))
+                (Payload { is: ints.as_ptr() }, Backing::Ints(ints))
             }
             kind::LIST_F32 | kind::LIST_F64 => {
                 let number = |v: &Value| match v {
@@ -81,12 +78,12 @@ impl Values {
                     _ => None,
                 };
                 let floats: Vec<f64> = items.iter().map(number).collect::<Option<_>>()?;
-                (Payload { fs: floats.as_ptr() }, Kept::Floats(floats))
+                (Payload { fs: floats.as_ptr() }, Backing::Floats(floats))
             }
             kind::LIST_DTYPE => {
                 let code = |v: &Value| DType::from_name(&v.to_string()).ok().map(dtype_code);
                 let codes: Vec<_> = items.iter().map(code).collect::<Option<_>>()?;
-                (Payload { ts: codes.as_ptr() }, Kept::DTypes(codes))
+                (Payload { ts: codes.as_ptr() }, Backing::DTypes(codes))
             }
             kind::LIST_SHAPE => {
                 let shape = |v: &Value| match v {
@@ -98,13 +95,13 @@ impl Values {
                     .iter()
                     .map(|s| abi::Extents { n: s.len() as i32, dims: s.as_ptr() })
                     .collect();
-                (Payload { es: extents.as_ptr() }, Kept::Shapes(shapes, extents))
+                (Payload { es: extents.as_ptr() }, Backing::Shapes(shapes, extents))
             }
             kind::LIST_STR => {
                 let text = |v: &Value| CString::new(v.to_string()).ok();
                 let texts: Vec<CString> = items.iter().map(text).collect::<Option<_>>()?;
                 let pointers: Vec<_> = texts.iter().map(|t| t.as_ptr()).collect();
-                (Payload { ss: pointers.as_ptr() }, Kept::Texts(texts, pointers))
+                (Payload { ss: pointers.as_ptr() }, Backing::Texts(texts, pointers))
             }
             _ => return None,
         };

@@ -12,7 +12,7 @@
 
 use super::autograd::PyFunction;
 use super::payload::PyState;
-use crate::executor::autograd::{ForeignNode, Kept, Tracked, foreign_nodes};
+use crate::executor::autograd::{ForeignNode, Referent, Tracked, foreign_nodes};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -43,16 +43,16 @@ pub fn traverse(tracked: &Tracked, visit: &PyVisit<'_>) -> Result<(), PyTraverse
     result
 }
 
-fn show(kept: &Kept<'_>, visit: &PyVisit<'_>, result: &mut Result<(), PyTraverseError>) {
+fn show(kept: &Referent<'_>, visit: &PyVisit<'_>, result: &mut Result<(), PyTraverseError>) {
     if result.is_err() {
         return;
     }
     *result = match kept {
-        Kept::Function(f) => {
+        Referent::Function(f) => {
             visit.call(f.as_any().downcast_ref::<PyFunction>().map(|f| &f.backward))
         }
-        Kept::State(state) => visit.call(state.downcast_ref::<PyState>().map(|state| &state.0)),
-        Kept::Share(proxies, owners) => {
+        Referent::State(state) => visit.call(state.downcast_ref::<PyState>().map(|state| &state.0)),
+        Referent::Share(proxies, owners) => {
             let references = proxies.as_ref().and_then(|p| p.downcast_ref::<References>());
             visit.call(references.filter(|r| r.len() >= *owners).and_then(|r| r.first()))
         }

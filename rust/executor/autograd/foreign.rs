@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 pub type Proxies = Option<Box<dyn Any + Send + Sync>>;
 
 /// What a part of the tape keeps alive, other than arrays.
-pub enum Kept<'a> {
+pub enum Referent<'a> {
     Function(&'a dyn TapeFunction),
     /// The state of an operator's call.
     State(&'a OpState),
@@ -73,7 +73,7 @@ impl ForeignNode {
 
     /// Calls `visit` with what the node alone keeps, and its shares in other nodes. Passes over
     /// what is in use.
-    pub fn visit(&self, visit: &mut dyn FnMut(Kept<'_>)) {
+    pub fn visit(&self, visit: &mut dyn FnMut(Referent<'_>)) {
         let Some(node) = self.0.upgrade() else { return };
         let NodeKind::Call(recorded) = &node.kind else { return };
         let Some(recorded) = recorded.try_lock() else { return };
@@ -82,11 +82,11 @@ impl ForeignNode {
         };
         match &recorded.rule {
             Rule::Function(f) if Arc::strong_count(f) == 1 => {
-                visit(Kept::Function(&**f));
-                f.visit_states(&mut |state| visit(Kept::State(state)));
+                visit(Referent::Function(&**f));
+                f.visit_states(&mut |state| visit(Referent::State(state)));
             }
             Rule::Op { state: Some(call), .. } if Arc::strong_count(&call.state) == 1 => {
-                visit(Kept::State(&call.state));
+                visit(Referent::State(&call.state));
             }
             _ => {}
         }
@@ -107,15 +107,15 @@ impl Recorded {
 
 impl TapeEntry {
     /// Shows the entry's share in its node, if that is foreign.
-    fn share(&self, visit: &mut dyn FnMut(Kept<'_>)) {
+    fn share(&self, visit: &mut dyn FnMut(Referent<'_>)) {
         let Some(proxies) = self.node.foreign.as_ref().and_then(|f| f.try_lock()) else { return };
-        visit(Kept::Share(&proxies, Arc::strong_count(&self.node)));
+        visit(Referent::Share(&proxies, Arc::strong_count(&self.node)));
     }
 }
 
 impl Tracked {
     /// Calls `visit` with the array's share in its history, for a garbage collector.
-    pub fn visit_share(&self, visit: &mut dyn FnMut(Kept<'_>)) {
+    pub fn visit_share(&self, visit: &mut dyn FnMut(Referent<'_>)) {
         let Some(entry) = self.entry.try_lock() else { return };
         entry.iter().for_each(|entry| entry.share(visit));
     }

@@ -84,7 +84,7 @@ Senior, F. Beaufays, arXiv:1402.1128 (projection).
 /// be needed, the run itself: a `RecordedRun` of the element type or, on a device, what it has
 /// kept.
 #[derive(Default)]
-struct Kept {
+struct LastRun {
     key: RandomKey,
     run: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -92,7 +92,7 @@ struct Kept {
 /// The operator of one node or recorded call.
 struct Rnn {
     param: RnnParam,
-    kept: Lock<Kept>,
+    kept: Lock<LastRun>,
 }
 
 pub fn operators() -> Vec<OpDef> {
@@ -303,7 +303,7 @@ impl Rnn {
             let last = is_wanted(0).then(|| run.out_data[0].slice_mut::<T>());
             let (made, results) = source.run(last);
             let made = run.ctx.need_grad.then(|| Arc::new(made) as Arc<dyn Any + Send + Sync>);
-            *self.kept.lock() = Kept { key: run.ctx.random, run: made };
+            *self.kept.lock() = LastRun { key: run.ctx.random, run: made };
             for (i, values) in [(1, results.states), (2, results.cells)] {
                 if is_wanted(i) {
                     run.out_data[i].slice_mut::<T>().copy_from_slice(&values);

@@ -1,6 +1,6 @@
 //! `RNN` on a CUDA device: its operands as addresses, for the launches in `ops/device/rnn.rs`.
 
-use super::{Kept, Rnn, RnnMode};
+use super::{LastRun, Rnn, RnnMode};
 use crate::error::Result;
 use crate::operator::property::{Backward, Forward};
 use crate::operator::{Launcher, OpContext, OpReq};
@@ -44,7 +44,7 @@ pub fn forward(of: &Rnn, run: &Forward<'_>, launcher: &mut dyn Launcher) -> Resu
     let keep = run.ctx.need_grad;
     let made = rnn::forward(launcher, &source, &Results { out, states, cells }, keep)?;
     let made = made.map(|made| Arc::new(made) as Arc<dyn Any + Send + Sync>);
-    *of.kept.lock() = Kept { key: run.ctx.random, run: made };
+    *of.kept.lock() = LastRun { key: run.ctx.random, run: made };
     Ok(())
 }
 
