@@ -14,7 +14,7 @@ use std::ops::Range;
 pub struct View {
     ptr: *mut u8,
     shape: Shape,
-    /// In elements, one an axis; 0 repeats an element along the axis.
+    /// In elements, one per axis; 0 repeats an element along the axis.
     strides: Dims,
     dtype: DType,
 }

@@ -198,14 +198,13 @@ impl<'a> Link<'a> {
 /// Steps that [`length`] allows to be one chain.
 pub struct Chain<'a>(pub &'a [Link<'a>]);
 
-/// Computes a block of elements. An error comes with the step that it is of.
+/// Computes a block of elements. An error comes with the step that raised it.
 type OnBlock<'a, 's> = &'a (dyn Fn(&Range<usize>) -> Ran<'s> + Sync);
 type Ran<'s> = Result<(), (&'s Step, Error)>;
 
 impl<'s> Chain<'s> {
-    /// How many of these steps, from the first, neither read nor write, at one element, what
-    /// another one writes at a different one: memory that two of them share begins at the same
-    /// address, or does not matter.
+    /// The length of the longest prefix that may run block by block: a view that one step writes
+    /// and a view that another uses are either disjoint or identical.
     pub fn sound_length(&self) -> usize {
         let is_apart = |written: &View, used: &View| {
             !written.overlaps(used)
@@ -226,7 +225,7 @@ impl<'s> Chain<'s> {
         (1..self.0.len()).find(|&count| !joins(count)).unwrap_or(self.0.len())
     }
 
-    /// Runs the steps. An error comes with the step that it is of.
+    /// Runs the steps. An error comes with the step that raised it.
     pub fn run(&self) -> Ran<'s> {
         let Some((first, last)) = self.0.first().zip(self.0.last()) else { return Ok(()) };
         let (n, whole, others) = match (first.step.role, last.step.role) {

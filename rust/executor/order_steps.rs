@@ -95,12 +95,12 @@ fn outside(steps: &[Step], pairs: &mut Vec<(u32, u32)>) {
     }
 }
 
-/// Sorts steps into an order of their groups: how many steps that are alone lead to it; 0 for one
-/// that leads to such a step, 1 for others, 2 for one that is alone; the set of those before it,
-/// which for one that is alone holds itself.
+/// The sort key of each step, by the *alone* steps among its ancestors: their number; 0 if an alone
+/// step depends on it, 2 if it is alone itself, else 1; an id of their set, which for an alone step
+/// includes itself.
 ///
-/// The order is one in which they can run: a step before another has no more of those before it,
-/// fewer if it is alone itself, and the same only if it leads to one where the other does.
+/// Sorting by it is a topological order: an ancestor never has more alone ancestors than its
+/// descendant, and has fewer if it is alone itself; at equal numbers the second component decides.
 fn keys(edges: &Edges, is_alone: &[bool]) -> Vec<(u32, u8, u32)> {
     let count = is_alone.len();
     let alone: Vec<usize> = (0..count).filter(|&s| is_alone[s]).collect();

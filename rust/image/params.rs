@@ -36,7 +36,7 @@ params! {
                                                   sequence of augmentations.";
         label_width: i32, default(1), "Labels of an image; detection: -1 for any number.";
         data_shape: Tuple, required, "(channels, height, width) of an image of the batch.";
-        preprocess_threads: i32, default(4).ge(1.0), "Threads that decode, at most one a core.";
+        preprocess_threads: i32, default(4).ge(1.0), "Threads that decode, at most one per core.";
         verbose: bool, default(true), "Report what is read.";
         num_parts: i32, default(1).ge(1.0), "Number of parts that the records are divided into.";
         part_index: i32, default(0).ge(0.0), "The part to read.";
@@ -135,7 +135,7 @@ params! {
         resize: i32, default(-1), "Size of the shorter edge before all else; -1 leaves it.";
         rand_crop_prob: f32, default(0.0), "Probability of a crop.";
         min_crop_scales: Vec<f32>, default(vec![0.0]), "Smallest size of a crop, as a part of the \
-                                                        image; one a sampler.";
+                                                        image; one per sampler.";
         max_crop_scales: Vec<f32>, default(vec![1.0]), "Largest size of a crop.";
         min_crop_aspect_ratios: Vec<f32>, default(vec![1.0]), "Smallest ratio of a crop's width \
              and height.";

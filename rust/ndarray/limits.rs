@@ -39,14 +39,14 @@ impl NDArray {
         self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);
     }
 
-    /// Returns true if the memory is a callback's: who needs the values for longer copies them.
+    /// Returns true if the memory is a callback's: copy the values to keep them.
     #[inline]
     pub fn is_operand(&self) -> bool {
         self.chunk.limits.load(Ordering::Relaxed) & OPERAND != 0
     }
 
     /// From now on any use of this array's memory is an error: the callback it was given to has
-    /// ended. Nothing is to be done if nobody has kept it.
+    /// ended. Does nothing if no other array shares the memory.
     pub fn revoke(&self) {
         if Arc::strong_count(&self.chunk) > 1 {
             self.chunk.limits.fetch_or(REVOKED, Ordering::Relaxed);

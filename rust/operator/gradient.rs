@@ -1,4 +1,4 @@
-//! Gradient rules: written once an operator, run by two builders.
+//! Gradient rules: written once per operator, run by two builders.
 //!
 //! A rule receives the node it differentiates, the gradients of its outputs and which input
 //! gradients are needed, and composes these from operators through a [`GradBuilder`]. The graph's

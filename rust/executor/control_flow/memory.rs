@@ -2,7 +2,7 @@
 //!
 //! Each body is planned once. Without gradients one executor runs all steps; with gradients every
 //! step has an executor of its own, whose arena keeps what the gradient needs. What a body reads
-//! from outside of the loop is one array, a copy that is made once a call, and its gradient is
+//! from outside of the loop is one array, a copy that is made once per call, and its gradient is
 //! summed in one array.
 
 use super::layout::{Feed, Layout, Use, slice};

@@ -97,7 +97,7 @@ impl Program {
         Ok(())
     }
 
-    /// Asked once a segment: a run that has begun is seen by the profiler whole or not at all.
+    /// Asked once per segment: a run that has begun is seen by the profiler whole or not at all.
     fn is_seen(&self) -> bool {
         self.base.profiler.is_on(mode::SYMBOLIC)
     }

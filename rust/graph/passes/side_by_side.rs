@@ -75,7 +75,8 @@ fn is_alone(graph: &Graph, shapes: &[Shape], id: usize) -> bool {
     op.alone(node.ctx, || sizes.fold(0, usize::saturating_add)) != Alone::Never
 }
 
-/// For the alone nodes of one pass: the last of the next `window` that they do not lead to.
+/// Sets `until` of each alone node of one pass to the last of the next `window` alone nodes that do
+/// not depend on it.
 fn find(edges: &Edges, alone: &[usize], window: u8, until: &mut [u32]) {
     edges.by_blocks(alone, |block, leads| {
         let mut left = [window; u64::BITS as usize];

@@ -20,14 +20,14 @@ params! {
         r#type: i32, default(0), "0 constant, 1 replicate, 2 reflect, 3 wrap, 4 reflect without \
                                   the edge.";
         value: f64, default(0.0), "The value of a constant border, for all channels.";
-        values: Vec<f32>, default(Vec::new()), "The values of a constant border, one a channel.";
+        values: Vec<f32>, default(Vec::new()), "The values of a constant border, one per channel.";
     }
 }
 
 const DOC: &str = r#"
 Puts pixels around an image (H, W, C).
 
-``type`` is 0 for a constant (``value`` in all channels, or ``values``, one a channel), 1 for the
+``type`` is 0 for a constant (``value`` in all channels, or ``values``, one per channel), 1 for the
 pixels of the edge, 2 for the mirror image, 3 for the opposite side, 4 for the mirror image without
 the edge, as OpenCV numbers them. The output is (top + H + bot, left + W + right, C), of the input's
 dtype, which may be any; not differentiable.

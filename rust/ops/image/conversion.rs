@@ -13,8 +13,8 @@ use crate::{params, with_dtype};
 params! {
     /// Parameters of `_image_normalize`.
     pub struct NormalizeParam {
-        mean: Vec<f32>, default(vec![0.0; 4]), "What is subtracted: one number, or one a channel.";
-        std: Vec<f32>, default(vec![1.0; 4]), "What is divided by: one number, or one a channel.";
+        mean: Vec<f32>, default(vec![0.0; 4]), "What is subtracted: one number, or one per channel.";
+        std: Vec<f32>, default(vec![1.0; 4]), "What is divided by: one number, or one per channel.";
     }
 }
 

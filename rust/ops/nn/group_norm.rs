@@ -104,7 +104,7 @@ pub fn operators() -> Vec<OpDef> {
     ]
 }
 
-/// Groups (`None`: one a channel) and the constant added to the variance.
+/// Groups (`None`: one per channel) and the constant added to the variance.
 pub(in crate::ops) fn settings(attrs: &Attrs) -> (Option<i64>, f64) {
     match attrs.typed().downcast_ref::<GroupNormParam>() {
         Some(p) => (Some(p.num_groups.into()), p.eps.into()),

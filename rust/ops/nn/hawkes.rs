@@ -11,7 +11,7 @@ use crate::tensor::View;
 use crate::with_real;
 
 const DOC: &str = r#"
-The log-likelihood of marked Hawkes processes, one a row, in which events of a mark excite later
+The log-likelihood of marked Hawkes processes, one per row, in which events of a mark excite later
 ones of that mark: with the intensity ``lda[k] + alpha[k] * beta[k] * s_k(t)`` and ``s_k(t) =
 state[k] * exp(-beta[k] * t) + sum of exp(-beta[k] * (t - t_i))`` over earlier events of mark k, the
 sum of the logarithms of the intensities at the events, less the integrals of all intensities from 0

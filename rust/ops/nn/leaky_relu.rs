@@ -41,7 +41,7 @@ gelu.
 - ``selu``: ``1.0507 * x`` for ``x > 0``, else ``1.0507 * 1.67326 * (exp(x) - 1)``
 - ``gelu``: ``x * Phi(x)`` for all ``x``, with the distribution function ``Phi`` of the normal
   distribution
-- ``prelu``: ``gamma * x``, with a learnt ``gamma``: one number, or one a channel (axis 1)
+- ``prelu``: ``gamma * x``, with a learnt ``gamma``: one number, or one per channel (axis 1)
 - ``rrelu``: ``s * x``, with ``s`` random between ``lower_bound`` and ``upper_bound`` in training,
   their mean otherwise
 

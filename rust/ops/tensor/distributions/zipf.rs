@@ -86,7 +86,7 @@ fn draw(call: &Call<'_>) -> Result<()> {
                     unsafe { *classes.at(row * n + seen.len() - 1) = class };
                 }
             }
-            // SAFETY: one number a row.
+            // SAFETY: one number per row.
             unsafe { *tries.at(row) = tried };
         }
     });

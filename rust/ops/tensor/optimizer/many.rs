@@ -17,7 +17,7 @@ pub(super) struct Inputs {
     pub states: &'static [&'static str],
     /// Is there a copy of each weight in float32? The states are float32 then.
     pub mixed: bool,
-    /// Inputs behind all groups, float32, and whether they hold one number a weight (else one for
+    /// Inputs behind all groups, float32, and whether they hold one number per weight (else one for
     /// all).
     pub trailing: &'static [(&'static str, bool)],
 }
@@ -89,7 +89,7 @@ pub(super) trait Many: ParamStruct {
     /// Number of weights.
     fn count(&self) -> usize;
 
-    /// Lists that have one number a weight, with their lengths.
+    /// Lists that have one number per weight, with their lengths.
     fn lists(&self) -> Vec<(&'static str, usize)>;
 }
 
@@ -230,7 +230,7 @@ fn descend(call: &Call<'_>, of: &Inputs, rate: impl Fn(usize) -> Descent) -> Res
 /// Number `i` of input `k` counted from the end of the inputs.
 fn preloaded(call: &Call<'_>, k: usize, i: usize) -> f32 {
     let view = &call.inputs[call.inputs.len() - k];
-    // SAFETY: inference gives the input one number a weight.
+    // SAFETY: inference gives the input one number per weight.
     unsafe { read_f64(view.ptr(), view.dtype(), i) as f32 }
 }
 

@@ -1,6 +1,6 @@
 //! What large-batch and mixed-precision training ask of all arrays at once: sums of squares, the
 //! rates of LARS, whether every number is finite, arrays set to zero; and the updates whose state
-//! has one number a row.
+//! has one number per row.
 
 use super::steps::{total, wanted};
 use crate::dtype::{DType, Element};
@@ -243,7 +243,7 @@ fn group_adagrad() -> OpDef {
         .inputs_are(&[
             ("weight", "The weight."),
             ("grad", "Its gradient."),
-            ("history", "The mean squares added so far, one a row."),
+            ("history", "The mean squares added so far, one per row."),
         ])
         .infer_shape(|_, inputs, outputs| {
             let mut common = outputs[0].clone();
