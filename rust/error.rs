@@ -6,7 +6,7 @@
 //! opaque payload, so the binding can raise the original object again.
 
 use std::any::Any;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 /// The kind of mistake or failure that an [`Error`] reports; the binding maps each to an exception
@@ -56,6 +56,60 @@ impl ErrorKind {
 
 /// `Result` with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The most characters of a value that a message shows.
+const SHOWN: usize = 80;
+
+/// A value as messages show it: in one line, cut short.
+pub fn shown(value: impl fmt::Display) -> String {
+    let mut line = ShownLine { text: String::new(), left: Some(SHOWN), after_break: false };
+    let _ = write!(line, "{value}"); // fails where the line is full
+    line.text
+}
+
+/// Takes the characters of a value while there is room, with a blank for each line break and the
+/// indentation after it.
+struct ShownLine {
+    text: String,
+    /// Room for characters; `None` once the text has been cut.
+    left: Option<usize>,
+    after_break: bool,
+}
+
+impl ShownLine {
+    fn push(&mut self, c: char) -> fmt::Result {
+        match self.left.ok_or(fmt::Error)?.checked_sub(1) {
+            Some(left) => {
+                self.left = Some(left);
+                self.text.push(c);
+                Ok(())
+            }
+            None => {
+                self.left = None;
+                self.text.push_str("...");
+                Err(fmt::Error)
+            }
+        }
+    }
+}
+
+impl fmt::Write for ShownLine {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            match c {
+                '\n' => self.after_break = true,
+                ' ' if self.after_break => {}
+                c => {
+                    if std::mem::take(&mut self.after_break) {
+                        self.push(' ')?;
+                    }
+                    self.push(c)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Runs `f` and converts a panic to an error.
 pub fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
@@ -168,19 +222,21 @@ impl Error {
         got: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Self {
+        let got = shown(got);
         let message = format!("argument '{argument}' has {what} {got}, expected {expected}");
         Self::value(message).edit(|e| e.argument = Some(argument.to_owned()))
     }
 
     /// A value that is not acceptable: `invalid dtype 'real': expected one of: ...`.
     pub fn invalid(what: &str, got: impl fmt::Display, expected: impl fmt::Display) -> Self {
-        Self::value(format!("invalid {what} '{got}': expected {expected}"))
+        Self::value(format!("invalid {what} '{}': expected {expected}", shown(got)))
     }
 
     /// A name that is none of those that are `known`.
     pub fn unknown(what: &str, name: &str, known: &[impl AsRef<str>]) -> Self {
         let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-        Self::value(format!("unknown {what} '{name}': expected one of: {}", known.join(", ")))
+        let (name, known) = (shown(name), known.join(", "));
+        Self::value(format!("unknown {what} '{name}': expected one of: {known}"))
     }
 
     /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] returns;
@@ -347,7 +403,16 @@ impl<T> AtNode<T> for Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Error;
+    use super::{Error, SHOWN, shown};
+
+    #[test]
+    fn values_are_shown_in_one_line_and_cut_short() {
+        assert_eq!(shown("array([[1.,\n       [2.]])\n"), "array([[1., [2.]])");
+        assert_eq!(shown("ü".repeat(SHOWN)), "ü".repeat(SHOWN));
+        assert_eq!(shown("ü".repeat(SHOWN + 1)), "ü".repeat(SHOWN) + "...");
+        let long = Error::invalid("name", "x".repeat(1000), "a short one").to_string();
+        assert_eq!(long.chars().count(), "invalid name '...': expected a short one".len() + SHOWN);
+    }
 
     #[test]
     fn the_innermost_place_stays_whole() {

@@ -5,7 +5,7 @@
 //! and 0 mean "unknown", is converted at the face by [`Shape::from_legacy`] and
 //! [`Shape::to_legacy`]; which of the two a thread is in, [`is_np_shape`] says.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
@@ -136,12 +136,13 @@ impl Shape {
     /// Number of elements as a checked figure: an error when the product does not fit.
     pub fn checked_size(&self) -> Result<usize> {
         if self.dims.iter().any(|&d| d < 0) {
-            return Err(Error::value(format!("shape {self} is not fully known")));
+            return Err(Error::invalid("shape", self, "known extents"));
         }
         match self.is_too_large() {
             false => Ok(self.size()),
             true => Err(Error::value(format!(
-                "shape {self} has too many elements: expected less than 2^{}",
+                "shape {} has too many elements: expected less than 2^{}",
+                shown(self),
                 Self::LOG_LIMIT
             ))),
         }

@@ -2,7 +2,7 @@
 //! which built-in operators declare theirs.
 
 use super::value::{FieldType, Value, dtype_names};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use std::any::Any;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -65,6 +65,7 @@ impl Field {
             Some(line) => format!(" ({})", line.trim_end_matches('.')),
             None => String::new(),
         };
+        let value = error::shown(value);
         let text = format!("invalid {} '{value}': expected {limit}{meaning}", self.name);
         Err(Error::parameter(text))
     }
@@ -110,7 +111,7 @@ impl Field {
             }
             _ => self.ty.display(),
         };
-        format!("invalid {} '{given}': expected {expected}", self.name)
+        format!("invalid {} '{}': expected {expected}", self.name, error::shown(given))
     }
 }
 
@@ -123,7 +124,7 @@ fn float_refusal(text: &str) -> Option<String> {
     }
     let ends = text.char_indices().map(|(i, _)| i).rev();
     let cut = ends.into_iter().find(|&i| i > 0 && as_float(&text[..i]).is_some())?;
-    Some(format!(" without '{}'", &text[cut..]))
+    Some(format!(" without '{}'", error::shown(&text[cut..])))
 }
 
 /// A default as docs show it: booleans as 0/1, texts quoted, tuples as `[1,2]`.

@@ -4,7 +4,7 @@
 use super::def::OpDef;
 use super::param::Attrs;
 use super::value::Value;
-use crate::error::{AtNode, Error, Result};
+use crate::error::{AtNode, Error, Result, shown};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl OpDef {
         let fail = |e: Error| {
             let mut call = format!("{}, in operator {}(name=\"\"", e.message(), self.name);
             for (k, v) in given {
-                let _ = write!(call, ", {k}=\"{v}\"");
+                let _ = write!(call, ", {k}=\"{}\"", shown(v));
             }
             Error::new(e.kind(), call + ")")
         };

@@ -2,14 +2,14 @@
 //! Functions on arrays (`nd`) and on symbols (`sym`) follow the same rules.
 
 use super::convert::to_value;
-use super::error::{IntoPy, invalid, quoted};
+use super::error::{IntoPy, invalid, kind, quoted, refused_by, shown};
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::signature::{array_arguments, is_variadic};
 use crate::operator::{ARG_COUNTS, Attrs, CountedArg, OpDef, Value, is_hidden, share_among_others};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -65,6 +65,16 @@ pub struct Arguments<'py> {
     pub attr: Option<Bound<'py, PyAny>>,
 }
 
+/// Returns true if `mx.nd.array` makes an array of the value: it is a number, a sequence, or has
+/// NumPy's interface.
+fn is_array_like(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyList>()
+        || value.is_instance_of::<PyTuple>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>()
+        || value.get_type().hasattr("__array__").unwrap_or(false)
+}
+
 /// The value, unless it is `None`.
 fn some(value: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
     Some(value).filter(|v| !v.is_none())
@@ -102,19 +112,19 @@ impl OpFunction {
 
     /// The error for a value that cannot be an input; `key` is the input's name or position.
     pub fn not_an_input(&self, key: &str, value: &Bound<'_, PyAny>) -> PyErr {
+        let (name, what) = (&self.name, format!("argument '{key}'"));
         match self.face {
-            // The repr of an unavailable operand raises that operand's own error.
-            Face::Array => value.str().map_or_else(
-                |error| error,
-                |shown| {
-                    let text = invalid(&format!("argument '{key}'"), shown, "an NDArray");
-                    PyAssertionError::new_err(text)
-                },
-            ),
+            Face::Array => refused_by(value).unwrap_or_else(|| {
+                let expected = match is_array_like(value) {
+                    true => "an NDArray (mx.nd.array makes one)",
+                    false => "an NDArray",
+                };
+                let text = invalid(&what, shown(value), expected);
+                PyAssertionError::new_err(format!("{name}: {text}"))
+            }),
             Face::Symbol => {
-                let got = value.get_type().name().map_or_else(|_| "?".into(), |n| n.to_string());
-                let what = format!("argument '{key}' of {}", self.name);
-                PyTypeError::new_err(invalid(&what, format!("of type {got}"), "a Symbol"))
+                let text = invalid(&what, format!("of type {}", kind(value)), "a Symbol");
+                PyTypeError::new_err(format!("{name}: {text}"))
             }
         }
     }
@@ -382,7 +392,7 @@ impl OpFunction {
         let arrays = self.inputs.iter().zip(given).filter(|g| is_given(g.1));
         if let Some(((name, _), missing)) = arrays.zip(&names).find(|((name, _), n)| name != n) {
             return Err(PyTypeError::new_err(format!(
-                "{}() got the array '{name}' but not '{missing}', its inputs are {}",
+                "{}() got the array '{name}' but not '{missing}', expected {}",
                 self.name,
                 listed(&names)
             )));
@@ -390,7 +400,7 @@ impl OpFunction {
         let mut absent = self.inputs.iter().zip(given).filter(|g| g.1.is_some() && !is_given(g.1));
         match absent.find(|(name, _)| names.contains(name)) {
             Some((name, _)) => Err(PyTypeError::new_err(format!(
-                "{}() got None for the input '{name}', its inputs are {}",
+                "{}() got None for the input '{name}', expected {}",
                 self.name,
                 listed(&names)
             ))),

@@ -1,6 +1,6 @@
 //! Python's arithmetic and comparison on arrays: the operator of each.
 
-use super::error::IntoPy;
+use super::error::{IntoPy, invalid, kind, refused_by};
 use super::ndarray::PyNDArray;
 use super::once_cell::OnceCell;
 use super::thread_state::thread_state;
@@ -11,7 +11,7 @@ pub use crate::ops::elementwise::binary::BinaryFn;
 use crate::ops::elementwise::binary::BinaryNames;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
 use std::sync::Arc;
 
 /// The operators of one function, found in the registry.
@@ -75,14 +75,31 @@ pub fn binary<'py>(
         return function::run(py, op, attrs, &[a, b], out, thread_state().ctx);
     }
     let Some(x) = number(rhs) else {
-        let kind = rhs.get_type();
-        if kind.hasattr("__array_priority__")? || kind.getattr("__array__").is_ok() {
-            return Err(PyTypeError::new_err(format!("type {kind} not supported")));
+        let class = rhs.get_type();
+        let is_array =
+            class.hasattr("__array_priority__")? || class.hasattr("__array__").unwrap_or(false);
+        // A list on the left has the first word, in `list += array`.
+        let is_sequence =
+            rhs.is_exact_instance_of::<PyList>() || rhs.is_exact_instance_of::<PyTuple>();
+        if is_array || is_sequence && !reversed {
+            return Err(not_an_operand(op, rhs, reversed));
         }
         return Ok(py.NotImplemented());
     };
     let params = [("scalar", Value::Float(x))];
     function::call_op(py, &operators.scalar[usize::from(reversed)], &params, &[a], out)
+}
+
+/// The error for an operand that is neither an array nor a number; `reversed` as in [`binary`].
+#[cold]
+pub fn not_an_operand(op: BinaryFn, operand: &Bound<'_, PyAny>, reversed: bool) -> PyErr {
+    refused_by(operand).unwrap_or_else(|| {
+        let side = if reversed { "lhs" } else { "rhs" };
+        let got = format!("of type {}", kind(operand));
+        let expected = "an NDArray or a number (mx.nd.array makes an NDArray)";
+        let text = invalid(&format!("operand '{side}'"), got, expected);
+        PyTypeError::new_err(format!("{}: {text}", op.operators().broadcast))
+    })
 }
 
 /// `-array`.

@@ -2,7 +2,7 @@
 //! need no speed are added to the class by the Python package. pyo3 wants all methods of a class in
 //! one block, so only what they call can live in other files.
 
-use super::arithmetic::{BinaryFn, binary, negated};
+use super::arithmetic::{BinaryFn, binary, negated, not_an_operand};
 use super::array_indexing::{rows, source_of_all};
 use super::call_site::at_call_site;
 use super::convert::{
@@ -39,10 +39,7 @@ macro_rules! slots {
                 fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
                     let result = binary(slf, other, BinaryFn::$op, false, Some(slf))?;
                     if result.is(slf.py().NotImplemented()) {
-                        // The repr of an unavailable operand raises that operand's own error.
-                        other.str()?;
-                        let kind = other.get_type();
-                        return Err(PyTypeError::new_err(format!("type {kind} not supported")));
+                        return Err(not_an_operand(BinaryFn::$op, other, false));
                     }
                     Ok(())
                 }
@@ -63,7 +60,7 @@ macro_rules! slots {
             fn _restore(&self, array: &Bound<'_, PyNDArray>) -> PyResult<()> {
                 match self.restore(array.get().array()) {
                     true => Ok(()),
-                    false => Err(PyValueError::new_err("the array has got a state before")),
+                    false => Err(PyValueError::new_err("invalid array: expected one without a state")),
                 }
             }
 
@@ -115,10 +112,7 @@ macro_rules! slots {
                 let result = binary(slf, other, op, false, None)?;
                 if result.is(slf.py().NotImplemented()) {
                     // Python would go on to compare identities.
-                    // The repr of an unavailable operand raises that operand's own error.
-                    other.str()?;
-                    let kind = other.get_type();
-                    return Err(PyTypeError::new_err(format!("type {kind} not supported")));
+                    return Err(not_an_operand(op, other, false));
                 }
                 Ok(result)
             }

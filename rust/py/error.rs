@@ -6,10 +6,11 @@
 //! exception.
 
 use super::package::package;
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::lock::Lock;
-use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::{PyAttributeError, PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -93,21 +94,32 @@ fn annotate(value: &Bound<'_, PyBaseException>, error: &Error) {
     }
 }
 
-/// Longest repr of an argument shown in a message, in characters.
-const SHOWN: usize = 80;
-
-/// An argument as messages show it: its repr, cut short.
+/// An argument as messages show it: its repr, in one line and cut short.
 pub fn shown(argument: &Bound<'_, PyAny>) -> String {
     let text = argument.repr().map_or_else(|_| argument.get_type().to_string(), |r| r.to_string());
-    match text.char_indices().nth(SHOWN) {
-        None => text,
-        Some((end, _)) => format!("{}...", &text[..end]),
-    }
+    error::shown(text)
+}
+
+/// The name of an argument's class, where messages do not show the argument.
+pub fn kind(argument: &Bound<'_, PyAny>) -> String {
+    argument.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
+/// The error that an object raises when it is used as an array, unless that is an `AttributeError`:
+/// the object may stand for an array that does not exist, and says why.
+#[cold]
+pub fn refused_by(value: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let says = |value: &Bound<'_, PyAny>| {
+        let error = value.getattr("dtype").err()?;
+        (!error.is_instance_of::<PyAttributeError>(value.py())).then_some(error)
+    };
+    let items = value.cast::<PyList>().ok().map(|list| list.iter().find_map(|item| says(&item)));
+    items.unwrap_or_else(|| says(value))
 }
 
 /// A text as messages show it.
 pub fn quoted(text: &str) -> String {
-    format!("'{text}'")
+    format!("'{}'", error::shown(text))
 }
 
 /// The message about a bad argument; `got` is what [`shown`] or [`quoted`] returns, or a number.

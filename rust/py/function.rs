@@ -4,7 +4,7 @@
 use super::arguments::{Arguments, Face, OpFunction};
 use super::call_site::at_call_site;
 use super::convert::{context_arg, to_value};
-use super::error::{IntoPy, invalid, shown, to_py};
+use super::error::{IntoPy, invalid, refused_by, shown, to_py};
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::profiler::api;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::executor::autograd::{self, Tracked};
 use crate::executor::imperative::Invoke;
 use crate::operator::{Attrs, OpDef, Value};
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -249,18 +249,6 @@ unsafe fn enter(
         Face::Array => function.call_on_arrays(py, sorted),
         Face::Symbol => function.call_on_symbols(py, sorted),
     }
-}
-
-/// The error that an object raises when it is used as an array, unless that is an `AttributeError`:
-/// the object may stand for an array that does not exist, and says why.
-#[cold]
-fn refused_by(value: &Bound<'_, PyAny>) -> Option<PyErr> {
-    let says = |value: &Bound<'_, PyAny>| {
-        let error = value.getattr("dtype").err()?;
-        (!error.is_instance_of::<PyAttributeError>(value.py())).then_some(error)
-    };
-    let items = value.cast::<PyList>().ok().map(|list| list.iter().find_map(|item| says(&item)));
-    items.unwrap_or_else(|| says(value))
 }
 
 fn c_string(text: &str) -> CString {

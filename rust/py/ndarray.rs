@@ -1,7 +1,7 @@
 //! The class `NDArray`, and what every use of its bytes goes through; its methods are in
 //! `array_methods.rs`.
 
-use super::error::{IntoPy, invalid, poll_signals};
+use super::error::{IntoPy, invalid, poll_signals, shown};
 use super::profiler::api;
 use super::runtime;
 use crate::executor::autograd::Tracked;
@@ -58,7 +58,7 @@ pub fn nothing(
 ) -> PyResult<PyNDArray> {
     if let Some(handle) = handle {
         let expected = "None: functions such as nd.array make arrays";
-        return Err(PyTypeError::new_err(invalid("handle", handle.repr()?, expected)));
+        return Err(PyTypeError::new_err(invalid("handle", shown(handle), expected)));
     }
     let array = NDArray::empty(runtime(), &Shape::new(&[0]), DType::F32, Context::default());
     let array = array.py(py)?;

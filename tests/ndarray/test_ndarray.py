@@ -170,7 +170,7 @@ def test_broadcasting():
 def test_no_type_promotion():
     with pytest.raises(mx.MXNetError, match="expected float32, got float64"):
         nd.ones((2,)) + nd.ones((2,), dtype="float64")
-    with pytest.raises(TypeError, match="numpy.ndarray.* not supported"):
+    with pytest.raises(TypeError, match="operand 'rhs' of type ndarray: expected an NDArray or a"):
         nd.ones((2,)) + np.ones(2)
 
 
@@ -178,7 +178,7 @@ def test_comparisons_with_other_types_are_errors():
     x = nd.ones((2,))
     for other in (None, "a", object()):
         for compare in (operator.eq, operator.ne, operator.lt):
-            with pytest.raises(TypeError, match="not supported"):
+            with pytest.raises(TypeError, match="invalid operand 'rhs' of type .*: expected an ND"):
                 compare(x, other)
 
 

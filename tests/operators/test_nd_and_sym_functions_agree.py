@@ -125,14 +125,14 @@ def test_inputs_of_another_kind_are_refused():
     with pytest.raises(AssertionError, match="invalid argument 'data' 3: expected an NDArray"):
         nd.relu(3)
     with pytest.raises(
-        TypeError, match="invalid argument 'data' of relu of type int: expected a Symbol"
+        TypeError, match="relu: invalid argument 'data' of type int: expected a Symbol"
     ):
         sym.relu(3)
     with pytest.raises(AssertionError, match="invalid argument 'data' .*: expected an NDArray"):
         nd.relu(sym.Variable("x"))
-    with pytest.raises(TypeError, match="invalid argument 'data' of relu of type NDArray"):
+    with pytest.raises(TypeError, match="relu: invalid argument 'data' of type NDArray"):
         sym.relu(nd.ones((2,)))
-    with pytest.raises(TypeError, match="invalid argument '1' of Concat of type int"):
+    with pytest.raises(TypeError, match="Concat: invalid argument '1' of type int"):
         sym.Concat(sym.Variable("x"), 2)
 
 

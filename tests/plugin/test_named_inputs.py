@@ -132,12 +132,12 @@ def test_unnamed_arrays_are_shared_out_among_the_other_inputs(name, unnamed, nam
         ("ni_take", (A, B, C), {"bias": C}, "expected at most 2: data, indices"),
         ("ni_open", (A, B, C), {"must": C}, "several ways, because the inputs xs and ys"),
         ("ni_open", (A,), {"xs": A, "must": A, "ys": A}, "all of its inputs by name"),
-        ("ni_take", (A, B), {"bias": "c"}, "invalid argument 'bias' c: expected an NDArray"),
+        ("ni_take", (A, B), {"bias": "c"}, "invalid argument 'bias' 'c': expected an NDArray"),
         (
             "ni_open",
             (),
             {"xs": "a", "must": B, "ys": C},
-            "invalid argument 'xs' a: expected an NDArray",
+            "invalid argument 'xs' 'a': expected an NDArray",
         ),
         (
             "ni_open",

@@ -1,7 +1,7 @@
 //! The same elements in another shape or order, joined, or repeated.
 
 use super::{original, shaped_by, text};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::operator::{Attrs, Mapped, OpDef, ParamType, Registry, Tuple, Value};
 use crate::ops::tensor::common::axis_flags;
 use crate::ops::tensor::movement::broadcasting::repeat_to;
@@ -291,7 +291,7 @@ fn broadcast_path(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let Some(new) = shape.len().checked_sub(s.ndim()) else {
         return Err(Error::value(format!(
             "cannot broadcast shape {s} to {}: expected at most {} axes",
-            Numbers(shape),
+            shown(Numbers(shape)),
             shape.len()
         )));
     };

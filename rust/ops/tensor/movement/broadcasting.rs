@@ -3,7 +3,7 @@
 use super::super::common::axis_flags;
 use super::super::moves::Path;
 use super::{assign_shape, data, like, moving, moving_partly, text};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::operator::{Attrs, OpDef, Tuple};
 use crate::params;
 use crate::shape::{Dims, Numbers, Shape};
@@ -51,7 +51,7 @@ pub(in crate::ops) fn repeat_to(s: &Shape, out: Dims) -> Result<Path> {
 fn broadcast_to(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, shape) = (&inputs[0], &attrs.get::<BroadcastToParam>().shape);
     if shape.len() != s.ndim() {
-        let shape = Numbers(shape);
+        let shape = shown(Numbers(shape));
         return Err(Error::value(format!(
             "cannot broadcast shape {s} to {shape}: expected as many axes"
         )));
@@ -76,7 +76,7 @@ fn broadcast_axis(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         return Err(Error::invalid(
             "number of sizes",
             p.size.len(),
-            format!("{}, one an axis", p.axis.len()),
+            format!("{}, one per axis", p.axis.len()),
         ));
     }
     let mut out = Dims::from_slice(s.dims());
