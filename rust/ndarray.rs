@@ -298,7 +298,7 @@ impl NDArray {
         let rows = self.shape.dims().first().copied().unwrap_or(0) as usize;
         if self.shape.ndim() == 0 || begin > end || end > rows {
             return Err(Error::index(format!(
-                "slice {begin}..{end} is out of bounds for shape {}",
+                "slice {begin}..{end} is out of bounds for shape {}: expected a part of axis 0",
                 self.shape
             )));
         }

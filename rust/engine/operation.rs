@@ -131,7 +131,8 @@ pub fn segment(name: &str, operations: &[Operation]) -> Result<Operation> {
             Function::Sync(f) => functions.push(f.clone()),
             Function::Async(_) => {
                 return Err(Error::value(format!(
-                    "operation '{}' is asynchronous and cannot be part of segment '{name}'",
+                    "invalid operation '{}' of segment '{name}': expected one that is not \
+                     asynchronous",
                     o.name
                 )));
             }

@@ -116,7 +116,8 @@ impl CachedGraph {
             inputs.push(Input { name, place });
         }
         if let Some(unknown) = parameters.iter().find(|p| inputs.iter().all(|i| i.name != **p)) {
-            return Err(Error::value(format!("cached graph: no input is named '{unknown}'")));
+            let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+            return Err(Error::unknown("input of the cached graph", unknown, &names));
         }
         Ok(Arc::new(CachedGraph {
             rt: rt.clone(),

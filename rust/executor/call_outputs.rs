@@ -64,7 +64,9 @@ pub fn infer(
     // wrong.
     let mut out_shapes: Shapes = (0..n_outputs).map(|_| Shape::unknown()).collect();
     let rule = op.infer_shape.as_ref().ok_or_else(|| {
-        Error::not_implemented("the operator does not say the shapes of its outputs")
+        Error::not_implemented(
+            "the shapes of the outputs cannot be inferred: expected an operator that infers them",
+        )
     })?;
     let complete = rule(attrs, in_shapes, &mut out_shapes)?;
     if !complete && !out_shapes.iter().all(Shape::is_known) {
@@ -83,9 +85,8 @@ fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
             return Err(Error::type_(format!("the dtype of output {i} cannot be inferred")));
         };
         if !shape.is_known() {
-            return Err(Error::value(format!(
-                "the shape {shape} of output {i} cannot be inferred"
-            )));
+            let known = if shape.rank_known() { format!(" {shape}") } else { String::new() };
+            return Err(Error::value(format!("the shape{known} of output {i} cannot be inferred")));
         }
         specs.push((shape, dtype));
     }

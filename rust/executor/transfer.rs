@@ -143,7 +143,9 @@ pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
         )));
     }
     if source.overlaps(target) && source.dtype() != target.dtype() {
-        return Err(Error::value("cannot convert an array into its own memory"));
+        return Err(Error::value(
+            "cannot convert an array into its own memory: expected another target",
+        ));
     }
     if are_on_host(&[source], target) {
         let elems = source.size();

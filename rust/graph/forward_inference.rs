@@ -120,7 +120,9 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
             let unknown = graph.entries_of(id).zip(0..).find(|(e, _)| !shapes[*e].is_known());
             let text = unknown.map_or_else(String::new, |(e, index)| {
                 let output = graph.entry_name(Entry::new(id as u32, index));
-                format!("the shape {} of its output '{output}' cannot be inferred", shapes[e])
+                let shape = &shapes[e];
+                let known = if shape.rank_known() { format!(" {shape}") } else { String::new() };
+                format!("the shape{known} of its output '{output}' cannot be inferred")
             });
             Err(Error::value(text).at_node(node.op_name(), &node.name))
         }

@@ -80,7 +80,7 @@ impl RecordSource {
         if self.records.is_empty() {
             let which = format!("part {part} of {parts} of '{}'", param.path_imgrec);
             return Err(Error::value(format!(
-                "{which} has no records: expected at most {all} parts, one a record"
+                "{which} has no records: expected at most {all} parts, one per record"
             )));
         }
         Ok(())
@@ -127,7 +127,10 @@ impl RecordSource {
     pub fn labels(&self, header: &Header) -> Result<Vec<f32>> {
         let labels = match &self.list {
             Some(list) => list.get(&header.id).ok_or_else(|| {
-                Error::value(format!("the list file has no line for the image of id {}", header.id))
+                Error::value(format!(
+                    "invalid id {} of an image: expected one of those in the list file",
+                    header.id
+                ))
             })?,
             None => &header.labels,
         };

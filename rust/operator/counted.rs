@@ -82,7 +82,7 @@ pub fn share_among_others<T>(
     if others.is_empty() {
         let names: Vec<_> = args.iter().map(|a| a.name.as_str()).collect();
         return Err(Error::type_(format!(
-            "got {} arrays without a name, and all of its inputs by name: {}",
+            "got {} arrays without a name, expected none beside all of its inputs by name: {}",
             unnamed.len(),
             names.join(", ")
         )));

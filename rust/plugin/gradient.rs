@@ -137,7 +137,10 @@ fn make(
     made: &[Option<Made>],
 ) -> Result<Made> {
     let op = registry.get(&n.op).ok_or_else(|| {
-        Error::key(format!("the gradient rule uses operator '{}', which is not registered", n.op))
+        Error::key(format!(
+            "unknown operator '{}' in the gradient rule: expected a registered one",
+            n.op
+        ))
     })?;
     let mut inputs = Vec::with_capacity(n.inputs.len());
     for (arg, value) in &n.inputs {
@@ -183,7 +186,7 @@ fn misplaced(arg: Option<&str>, names: &[String]) -> Error {
 }
 
 fn left_out(arg: &str) -> Error {
-    Error::value(format!("got nothing as input '{arg}'"))
+    Error::value(format!("got nothing as input '{arg}', expected an array"))
 }
 
 /// An array, and the argument that it is for, if the rule names one.
@@ -259,7 +262,12 @@ fn resolve(
     node: &GradNode<'_>,
     made: &[Option<Made>],
 ) -> Result<GradEntry> {
-    let missing = || Error::index("the gradient rule refers to an entry that does not exist");
+    let missing = || {
+        Error::index(
+            "the gradient rule refers to an entry that does not exist: expected one of the node or \
+             of an earlier call",
+        )
+    };
     match source {
         Source::Given(Dep::OutGrad(i)) => node.out_grad(builder, *i),
         Source::Given(Dep::Input(i)) => node.inputs.get(*i).copied().ok_or_else(missing),

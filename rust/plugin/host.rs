@@ -329,7 +329,9 @@ unsafe extern "C" fn random(ctx: *mut Ctx, first: u64, n: u64, words: *mut u64) 
                 ));
             }
             if words.is_null() && n > 0 {
-                return Err(Error::value(format!("the place of {n} random words is null")));
+                return Err(Error::value(format!(
+                    "the place of {n} random words is null, expected an address"
+                )));
             }
             let key = frame.random;
             for i in 0..n as usize {

@@ -250,7 +250,10 @@ fn both(
         return Ok(Vec::new());
     }
     let said = ask_infer(attrs, op, in_shapes, in_types, n)?.ok_or_else(|| {
-        Error::value("infer has no answer although shapes and dtypes of all inputs are known")
+        Error::value(
+            "infer has no answer although shapes and dtypes of all inputs are known: expected \
+             those of the outputs",
+        )
     })?;
     let names = names.to_vec(attrs);
     refuse_unset(&said.tensors[1], &names)?;
@@ -279,7 +282,9 @@ fn refuse_unset(outputs: &[Slot], names: &[String]) -> Result<()> {
             (_, None) => "dtype",
             _ => continue,
         };
-        return Err(Error::value(format!("infer left the {what} of output '{name}' unset")));
+        return Err(Error::value(format!(
+            "infer left the {what} of output '{name}' unset: expected one for each output"
+        )));
     }
     Ok(())
 }

@@ -40,7 +40,9 @@ pub fn checked_count(n: i32, what: &str) -> Result<usize> {
 pub unsafe fn texts(list: *const *const c_char, n: i32, what: &str) -> Result<Vec<String>> {
     let n = checked_count(n, what)?;
     if n > 0 && list.is_null() {
-        return Err(Error::value(format!("invalid list of {what}: {n} items, but no list")));
+        return Err(Error::value(format!(
+            "invalid list of {what}: expected {n} items, got no list"
+        )));
     }
     // SAFETY: the caller's promise.
     (0..n).map(|i| unsafe { needed(*list.add(i), what) }).collect()

@@ -112,7 +112,9 @@ impl Rule {
         let found = usize::try_from(handle).ok().filter(|h| (1..=n).contains(h));
         found.map(|h| h - 1).ok_or_else(|| match &self.refused {
             Some(why) if handle == 0 => Error::value(why.clone()),
-            _ => Error::value(format!("invalid {what} {handle}: no function made it")),
+            _ => Error::value(format!(
+                "invalid {what} {handle}: expected one that a function returned"
+            )),
         })
     }
 
@@ -122,7 +124,9 @@ impl Rule {
         if let Source::Node(of, _, _) = self.values[value]
             && of >= node
         {
-            return Err(Error::value("a node of a gradient reads one that was made after it"));
+            return Err(Error::value(
+                "a node of a gradient reads one that was made after it: expected one made before",
+            ));
         }
         self.nodes[node].inputs.push((arg, value));
         Ok(())

@@ -71,7 +71,12 @@ fn run_rule(
         rule.bind(py).call_python(args)?.extract()
     })?;
     let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
-    let missing = || Error::index("the gradient rule refers to an entry that does not exist");
+    let missing = || {
+        let expected = "expected one of the node or of an earlier call";
+        Error::index(format!(
+            "the gradient rule refers to an entry that does not exist: {expected}"
+        ))
+    };
     for c in &calls {
         let mut inputs = Vec::with_capacity(c.inputs.len());
         for &entry in &c.inputs {

@@ -280,7 +280,7 @@ def test_bad_input_is_refused_by_name():
         op(*other)
     with pytest.raises(TypeError, match="invalid input 0 1.0"):
         op(1.0)
-    with pytest.raises(mx.MXNetError, match="no input is named 'foo'"):
+    with pytest.raises(mx.MXNetError, match="unknown input of the cached graph 'foo'"):
         nd.CachedOp(symbol, parameters=["foo"])
     with pytest.raises(mx.MXNetError, match="two inputs are named 'x'"):
         nd.CachedOp(mx.sym.Variable("x") + mx.sym.Variable("x"))

@@ -43,7 +43,7 @@ def test_a_state_is_a_record_of_a_file():
     assert empty.shape == (2, 2) and (empty.asnumpy() == x.asnumpy()).all()
     empty += 1
     assert x.asnumpy().tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(ValueError, match="state before"):
+    with pytest.raises(ValueError, match="without a state"):
         empty.__setstate__(x.__getstate__())
     with pytest.raises(TypeError, match="functions such as nd.array make arrays"):
         nd.NDArray(3)

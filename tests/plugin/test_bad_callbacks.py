@@ -53,7 +53,7 @@ GRADIENTS = {
     "grad_nothing": "the gradient rule bound no gradient to input 'x', which needs one",
     "grad_no_entry": "invalid entry 99",
     "grad_no_input": "invalid input 7: expected 0 to 0",
-    "grad_no_operator": "the gradient rule uses operator 'no_such_operator', which is not regist",
+    "grad_no_operator": "unknown operator 'no_such_operator' in the gradient rule: expected a",
     "grad_later_node": "a node of a gradient reads one that was made after it",
     "grad_other_shape": r"shape",
     "grad_modifies": "the gradient rule's operator sgd_mom_update 'q': it modifies its input 'mom'",

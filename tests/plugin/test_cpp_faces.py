@@ -88,7 +88,7 @@ def test_variable_and_optional_arguments(oneflow):
         with pytest.raises((mx.MXNetError, TypeError, AssertionError), match=text):
             nd.of_total(**given)
     with pytest.raises(
-        TypeError, match="got 1 arrays without a name, and all of its inputs by name"
+        TypeError, match="got 1 arrays without a name, expected none beside all of its inputs"
     ):
         nd.of_total(a, **{"in": [a, b], "extra": c})
     build = mx.user_op_builder("b").Op("of_total").Input("in", arrays).Output("out", 2)

@@ -39,7 +39,10 @@ fn topological(raw: &[Raw]) -> Result<Vec<usize>> {
             .take(5)
             .map(|n| format!("'{}'", raw[n].name))
             .collect();
-        return Err(Error::value(format!("the graph has a cycle through {}", stuck.join(", "))));
+        return Err(Error::value(format!(
+            "invalid inputs of {}: expected a graph without cycles",
+            stuck.join(", ")
+        )));
     }
     Ok(order)
 }

@@ -178,7 +178,7 @@ impl<'a> Copier<'a> {
             let from = &self.old.nodes[e.node as usize];
             if from.ctx != node.ctx && mutated.contains(&i) {
                 return Err(Error::value(format!(
-                    "auxiliary state '{}' is on {}, its operator on {}",
+                    "auxiliary state '{}' is on {}, its operator on {}: expected both on one device",
                     from.name, from.ctx, node.ctx
                 ))
                 .at_node(node.op_name(), &node.name));

@@ -91,10 +91,8 @@ fn range_len(p: &RangeParam) -> Result<i64> {
     }
     let n = ((stop - start) / p.step).ceil();
     if n > 1e15 {
-        return Err(Error::value(format!(
-            "a range from {start} to {stop} in steps of {} is too long",
-            p.step
-        )));
+        let expected = format!("at most 1e15 elements from {start} to {stop}");
+        return Err(Error::invalid("step", p.step, expected));
     }
     Ok(n.max(0.0) as i64)
 }

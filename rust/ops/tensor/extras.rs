@@ -365,7 +365,7 @@ fn like(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bo
     let out: Shape = a[..l.start].iter().chain(&b[r]).chain(&a[l.end..]).copied().collect();
     if out.size() != inputs[0].size() {
         return Err(Error::value(format!(
-            "cannot reshape lhs of shape {} like shape {out}",
+            "cannot reshape lhs of shape {} like shape {out}: expected as many elements",
             inputs[0]
         )));
     }

@@ -67,7 +67,8 @@ fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)
     if extent > 0 && (p.begin as i64 >= extent || (p.begin as i64) < -extent || range.2 == 0) {
         let end = p.end.map_or("None".to_owned(), |e| e.to_string());
         return Err(Error::value(format!(
-            "slice [{}, {end}) of axis {axis} with extent {extent} is empty or out of range",
+            "slice [{}, {end}) of axis {axis} with extent {extent} is empty or out of range: \
+             expected elements of the axis",
             p.begin
         )));
     }
