@@ -214,14 +214,8 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
             let mut channels = Matrices { base: x, step: groups * k * terms, first: 0 };
             if strided {
                 channels = Matrices { base: collected, first, ..channels };
-                for image in items.start * groups..items.end * groups {
-                    // SAFETY: promised by the caller.
-                    unsafe {
-                        let to = collected.at((image - first * groups) * k * terms);
-                        let from = x.at(image * k * conv.in_size());
-                        collect_columns(conv, from, Threads::Pool, to);
-                    }
-                }
+                // SAFETY: promised by the caller; the room is that of a round.
+                unsafe { collect_images(conv, items.clone(), x, collected) };
             }
             let slices = slices(items, terms);
             // The operands of a group, that which is read in place first.
@@ -244,20 +238,46 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
         }
         // SAFETY: promised by the caller; the sums are complete.
         unsafe {
-            if shares > 1 {
-                parallel_for(result, 1 << 14, |elements| {
-                    for share in 0..shares - 1 {
-                        for i in elements.clone() {
-                            *sums.at(i) += *more.at(share * result + i);
-                        }
-                    }
-                });
-            }
+            add_results(result, shares - 1, more, sums);
             if is_turned {
                 put_turned(conv, sums, row, dw);
             } else if !is_direct {
                 let from = Mat::rows(sums.ptr(), row);
                 copy_matrix((groups * rows, columns), from, Mat::rows(dw.ptr(), columns));
+            }
+        }
+    });
+}
+
+/// Collects what filters read of the images of some items.
+///
+/// # Safety
+/// `x` has the items, and `to` room for them.
+unsafe fn collect_images<T: Real>(conv: &Conv, items: Range<usize>, x: Shared<T>, to: Shared<T>) {
+    let (first, images) = (items.start * conv.groups, items.end * conv.groups);
+    for image in first..images {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let to = to.at((image - first) * conv.in_c * conv.out_size());
+            let from = x.at(image * conv.in_c * conv.in_size());
+            collect_columns(conv, from, Threads::Pool, to);
+        }
+    }
+}
+
+/// Adds `count` results of `len` elements each to `sums`, in order.
+///
+/// # Safety
+/// The results stand one after the other, and `sums` has as many elements as one.
+unsafe fn add_results<T: Real>(len: usize, count: usize, results: Shared<T>, sums: Shared<T>) {
+    if count == 0 {
+        return;
+    }
+    parallel_for(len, 1 << 14, |elements| {
+        for result in 0..count {
+            for i in elements.clone() {
+                // SAFETY: promised by the caller; elements are apart.
+                unsafe { *sums.at(i) += *results.at(result * len + i) };
             }
         }
     });
