@@ -163,6 +163,7 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     grads = [None] * len(heads) if head_grads is None else listed(head_grads)
     if len(heads) != len(grads):
         raise ValueError(f"invalid number of head gradients {len(grads)}: expected {len(heads)}")
+    _arrays("head gradient", [grad for grad in grads if grad is not None])
     return heads, grads
 
 

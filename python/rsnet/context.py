@@ -110,7 +110,7 @@ def _number(device_id: Any) -> int:
     try:
         return int(device_id)
     except (TypeError, ValueError):
-        raise ValueError(f"invalid device_id {device_id!r}: expected an int") from None
+        raise ValueError(f"invalid device_id {shown(device_id)}: expected an int") from None
 
 
 def _parsed(text: Any, device_id: int) -> tuple[str, int]:

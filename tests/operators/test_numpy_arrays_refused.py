@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rsnet as mx
-from rsnet import nd, sym
+from rsnet import autograd, nd, sym
 
 ARRAY = np.arange(10**4, dtype="float32").reshape(100, 100)
 LIST = [0.5] * 10**4
@@ -93,6 +93,29 @@ def test_in_place_of_a_parameter(x, wrong, call, operator, parameter):
 )
 def test_long_parameters_are_cut(x, call):
     refusal((mx.MXNetError, TypeError), lambda: call(x))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: nd.zeros(shape=LIST),
+        lambda x: x.reshape(ARRAY),
+        lambda x: x.broadcast_to(LIST),
+        lambda x: nd.random.normal(shape=LIST),
+        lambda x: mx.cpu(LIST),
+        lambda x: x.backward(ARRAY),
+        lambda x: autograd.backward([x], [ARRAY]),
+        lambda x: sym.Variable(LIST),
+        lambda x: sym.relu(sym.Variable("x"), name=LIST),
+        lambda x: sym.relu(sym.Variable("x"), attr=ARRAY),
+        lambda x: sym.Variable("x").simple_bind(mx.cpu(), x=LIST),
+        lambda x: mx.optimizer.create(LIST),
+        lambda x: mx.kv.create(LIST),
+    ],
+)
+def test_in_place_of_a_shape_name_or_gradient(x, call):
+    text = refusal((TypeError, ValueError), lambda: call(x))
+    assert "expected" in text or "broadcast" in text
 
 
 @pytest.mark.parametrize("wrong", [ARRAY, LIST, (1, 2)], ids=["array", "list", "tuple"])

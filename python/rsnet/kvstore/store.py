@@ -300,7 +300,7 @@ BUILT_IN = (
 def maker(name: str) -> Callable[[], KVStoreBase]:
     """What makes the store of that name; errors as of `create`."""
     if not isinstance(name, str):
-        raise TypeError(f"invalid name {name!r}: expected a string")
+        raise TypeError(f"invalid name {shown(name)}: expected a string")
     lower = name.lower()
     if lower in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[lower]

@@ -29,7 +29,8 @@ def whole_numbers(shape: Any, what: str) -> tuple[int, ...]:
     try:
         return tuple(operator.index(d) for d in shape)
     except TypeError:
-        raise TypeError(f"invalid {what} {shape!r}: expected an int or a tuple of ints") from None
+        expected = "an int or a tuple of ints"
+        raise TypeError(f"invalid {what} {shown(shape)}: expected {expected}") from None
 
 
 def axis_of(axis: int, ndim: int) -> int:

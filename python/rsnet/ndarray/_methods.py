@@ -10,7 +10,14 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from .._warnings import warn
-from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords, shown
+from ..base import (
+    MXNetError,
+    MXTypeError,
+    MXValueError,
+    add_foreign_names,
+    refuse_keywords,
+    shown,
+)
 from ..context import Context, as_context
 from . import _indexing, _io, _sharing
 from ._register import op
@@ -254,7 +261,7 @@ def _broadcast_to(self: NDArray, shape: Any) -> NDArray:
     source = self.shape
     error = ValueError(
         f"operands could not be broadcast together with remapped shapes"
-        f"[original->remapped]: {source} and requested shape {shape}"
+        f"[original->remapped]: {source} and requested shape {shown(shape)}"
     )
     if len(shape) < len(source):
         raise error
@@ -295,6 +302,8 @@ def _backward(
     train_mode: bool = True,
 ) -> None:
     """Gradients of this array written to the buffers of the leaves it was computed from."""
+    if out_grad is not None and not isinstance(out_grad, NDArray):
+        raise MXTypeError(f"invalid out_grad {shown(out_grad)}: expected an NDArray or None")
     _core.backward([self], [out_grad], bool(retain_graph), bool(train_mode))
 
 

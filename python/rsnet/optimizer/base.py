@@ -42,7 +42,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
     if isinstance(name, Optimizer):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"invalid name {name!r}: expected a string")
+        raise TypeError(f"invalid name {shown(name)}: expected a string")
     cls = class_named(_REGISTRY, "optimizer", name)
     try:
         return cls(**kwargs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 import numpy as np
 
 from .. import _core
-from ..base import MXNetError, limit_bytes
+from ..base import MXNetError, limit_bytes, shown
 from ..context import Context, current_context
 from ..executor import Executor
 from ..ndarray import NDArray, zeros
@@ -277,7 +277,7 @@ def _known_shapes(where: str, given: dict[str, Any]) -> dict[str, tuple[int, ...
         is_list = isinstance(shape, (tuple, list))
         if not is_list or not all(isinstance(d, SupportsIndex) for d in shape):
             raise TypeError(
-                f"{where}: invalid shape {shape!r} of '{name}': expected a tuple of integers"
+                f"{where}: invalid shape {shown(shape)} of '{name}': expected a tuple of integers"
             )
         shapes[name] = tuple(shape)
     return shapes

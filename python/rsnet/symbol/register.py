@@ -10,6 +10,7 @@ import numpy as np
 from .. import _core, attribute
 from .. import name as names
 from .._operators import registry
+from ..base import shown
 from .symbol import Symbol
 
 _functions: dict[str, tuple[int, Callable[..., Symbol]]] = {}
@@ -30,9 +31,9 @@ def create(
     as parameters are.
     """
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"{op}: invalid name {name!r}: expected a str")
+        raise TypeError(f"{op}: invalid name {shown(name)}: expected a str")
     if attr is not None and not isinstance(attr, dict):
-        raise TypeError(f"{op}: invalid attr {attr!r}: expected a dict")
+        raise TypeError(f"{op}: invalid attr {shown(attr)}: expected a dict")
     attrs = attribute.current().get(attr)
     if attr:
         attrs = {key: _attribute_text(value) for key, value in attrs.items()}

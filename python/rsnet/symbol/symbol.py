@@ -348,7 +348,7 @@ def Variable(
     ([(2, 3)], '0.5')
     """
     if not isinstance(name, str):
-        raise TypeError(f"invalid name {name!r}: expected a string")
+        raise TypeError(f"invalid name {shown(name)}: expected a string")
     attrs = dict(attr or {})
     for key, value in attrs.items():
         if not isinstance(value, str):
