@@ -22,7 +22,7 @@ use crate::graph::{Plan, bodies};
 use crate::ndarray::Base;
 use crate::operator::{OpState, RandomKey};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The most nodes of one segment, from the environment variables that MXNet has for it.
 #[derive(Clone, Copy, Debug)]
@@ -253,10 +253,12 @@ impl Program {
         let (program, run) = (self.clone(), run.clone());
         let task = if segment.callback {
             let (step, has_peers) = (segment.steps[0].start, segment.has_peers);
-            let pushes = !bodies(&self.steps[step].prepared.attrs).is_empty();
-            let line = pushes.then(call_site::current);
+            let line = OnceLock::new();
+            if !bodies(&self.steps[step].prepared.attrs).is_empty() {
+                let _ = line.set(call_site::current());
+            }
             let start = move |rc: &RunContext, done| {
-                program.start_callback((step, has_peers, line), &run, rc.stream, done);
+                program.start_callback((step, has_peers), line, &run, rc.stream, done);
             };
             // One with peers outlives its push.
             if has_peers { Task::asynchronous(start) } else { Task::finding_line(start) }

@@ -20,7 +20,7 @@ def test_workflows_call_targets_that_exist(workflow):
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_every_job_of_a_workflow_has_a_time_limit(workflow):
-    jobs = re.split(r"^  [a-z-]+:\n", workflow.read_text().split("\njobs:\n")[1], flags=re.M)[1:]
+    jobs = re.split(r"^  [\w-]+:\n", workflow.read_text().split("\njobs:\n")[1], flags=re.M)[1:]
     assert jobs and all(re.search(r"^    timeout-minutes: \d+$", job, re.M) for job in jobs)
 
 

@@ -222,17 +222,18 @@ impl Program {
         self.base.profiler.operator(mode::SYMBOLIC, node.op_name(), &node.name, step.device)
     }
 
-    /// Starts a step that is a callback. With the user's line if it pushes operations of its own.
+    /// Starts a step that is a callback. `line` is the user's if the step pushes operations of its
+    /// own.
     pub(super) fn start_callback(
         self: &Arc<Self>,
-        (at, has_peers, line): (usize, bool, Option<Option<Arc<str>>>),
+        (at, has_peers): (usize, bool),
+        line: OnceLock<Option<Arc<str>>>,
         run: &PassInfo,
         stream: Option<usize>,
         done: OnComplete,
     ) {
         let step = &self.steps[at];
         let ctx = self.context(at, run, stream);
-        let line = line.map_or_else(OnceLock::new, OnceLock::from);
         let program = self.clone();
         let running = Arc::new(RunningStep { mark: done.mark(), program, at, has_peers, line });
         let within = running.clone();

@@ -1,7 +1,7 @@
 //! Gradients of a convolution with respect to its image and its filters.
 
 use super::direct::Direct;
-use super::pack::{pack, unpack_add};
+use super::pack::{add_sums, pack, unpack_add};
 use super::winograd::{self, Geometry};
 use super::{Conv, depthwise, pointwise};
 use crate::kernels::gemm::{Mat, Threads, gemm};
@@ -122,14 +122,8 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
                 }
             }
         });
-        for s in 1..spread {
-            parallel_for(total, 1 << 14, |range| {
-                for i in range {
-                    // SAFETY: all sums have `total` elements.
-                    unsafe { *first.at(i) += *more.at((s - 1) * total + i) };
-                }
-            });
-        }
+        // SAFETY: all sums have `total` elements.
+        unsafe { add_sums(total, spread - 1, more, first) };
     });
 }
 

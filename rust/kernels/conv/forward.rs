@@ -3,7 +3,7 @@
 use super::direct::Direct;
 use super::pack::pack;
 use super::winograd::{self, Geometry};
-use super::{Conv, depthwise, pointwise, report, start};
+use super::{Conv, depthwise, fill_bias, pointwise, report};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::kept::Keeper;
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
@@ -82,7 +82,7 @@ unsafe fn general<T: Real>(
                     pack(conv, source, 0..conv.in_c, columns.clone(), packed);
                     let to = y.at((image * m + filters) * n + columns.start);
                     let first = g * m + filters;
-                    let add = start(bias, first..first + rows, to, (n, width));
+                    let add = fill_bias(bias, first..first + rows, to, (n, width));
                     let a = Mat::rows(w.at(first * depth), depth);
                     let b = Mat::rows(packed, width);
                     gemm((rows, width, depth), a, b, Mat::rows(to, n), add, Threads::One);

@@ -2,8 +2,8 @@
 //!
 //! The general path is an implicit matrix product: a block of output positions is packed from the
 //! image into cache-sized scratch (one row a filter tap, one column a position) and multiplied by
-//! the filters. Filters of one element need no packing; filters over a single channel are applied
-//! directly.
+//! the filters. To filters of one element images are matrices already; filters over a single
+//! channel are applied directly.
 //!
 //! K. Chellapilla, S. Puri, P. Simard, High Performance Convolutional Neural Networks for Document
 //! Processing, 2006 (the matrix form).
@@ -62,9 +62,9 @@ fn report(done: Option<OnElements<'_>>, rows: Range<usize>, width: usize, column
 /// # Safety
 /// `y` has a row of `columns` elements for each filter, `row` apart, and `bias` an element for
 /// each.
-unsafe fn start<T: Real>(
+unsafe fn fill_bias<T: Real>(
     bias: Option<Shared<T>>,
-    filters: std::ops::Range<usize>,
+    filters: Range<usize>,
     y: *mut T,
     (row, columns): (usize, usize),
 ) -> bool {

@@ -147,26 +147,44 @@ impl Conv {
     }
 }
 
-/// Columns of the matrix form of filters that a task turns.
-const TURNED: usize = 64;
+/// Adds `count` sums of `len` elements each, which stand one after the other, to `to`, in order.
+///
+/// # Safety
+/// All have these elements.
+pub unsafe fn add_sums<T: Real>(len: usize, count: usize, sums: Shared<T>, to: Shared<T>) {
+    if count == 0 {
+        return;
+    }
+    parallel_for(len, 1 << 14, |elements| {
+        for sum in 0..count {
+            for i in elements.clone() {
+                // SAFETY: promised by the caller; elements are apart.
+                unsafe { *to.at(i) += *sums.at(sum * len + i) };
+            }
+        }
+    });
+}
+
+/// Columns of the matrix form of filters that a task transposes.
+const COLUMNS: usize = 64;
 
 /// Writes gradients of filters that stand side by side, `row` elements from one weight of a filter
 /// to the next, as filters.
 ///
 /// # Safety
 /// `from` has them for all groups, and `dw` is that of [`super::backward_weight`].
-pub unsafe fn put_turned<T: Real>(conv: &Conv, from: Shared<T>, row: usize, dw: Shared<T>) {
+pub unsafe fn store_transposed<T: Real>(conv: &Conv, from: Shared<T>, row: usize, dw: Shared<T>) {
     let (depth, filters) = (conv.depth(), conv.out_c);
-    let turns = depth.div_ceil(TURNED);
-    parallel_for(conv.groups * turns, 1, |tasks| {
+    let parts = depth.div_ceil(COLUMNS);
+    parallel_for(conv.groups * parts, 1, |tasks| {
         for task in tasks {
-            let (group, first) = (task / turns, task % turns * TURNED);
+            let (group, first) = (task / parts, task % parts * COLUMNS);
             // SAFETY: promised by the caller; columns are apart.
             unsafe {
                 let from = from.at((group * depth + first) * row);
                 let from = Mat { ptr: from, row: 1, col: row as isize };
                 let to = Mat::rows(dw.at(group * filters * depth + first), depth);
-                copy_matrix((filters, TURNED.min(depth - first)), from, to);
+                copy_matrix((filters, COLUMNS.min(depth - first)), from, to);
             }
         }
     });

@@ -76,6 +76,10 @@ pub unsafe fn keeps<T: Real>(conv: &Conv, x: &[T], w: &[T], bias: &[T], want: &[
 }
 
 fn check(conv: &Conv, seed: u64) -> bool {
+    check_as::<f64>(conv, seed, 1e-12)
+}
+
+fn check_as<T: Real>(conv: &Conv, seed: u64, tolerance: f64) -> bool {
     let filters = conv.groups * conv.out_c;
     let x = noise(conv.batch * conv.groups * conv.in_c * conv.in_size(), seed);
     let w = noise(filters * conv.depth(), seed ^ 1);
@@ -85,7 +89,9 @@ fn check(conv: &Conv, seed: u64) -> bool {
     for (i, y) in want.iter_mut().enumerate() {
         *y += bias[i / conv.out_size() % filters];
     }
-    let (mut y, mut dx, mut dw) = (vec![9.0; dy.len()], vec![9.0; x.len()], vec![9.0; w.len()]);
+    let [x, w, dy, bias, want, want_dx, want_dw] = [x, w, dy, bias, want, want_dx, want_dw]
+        .map(|values| values.into_iter().map(T::of).collect::<Vec<T>>());
+    let [mut y, mut dx, mut dw] = [dy.len(), x.len(), w.len()].map(|n| vec![T::of(9.0); n]);
     // SAFETY: the buffers have the extents of the convolution.
     unsafe {
         negated(y.as_mut_ptr(), y.len(), |done| {
@@ -98,7 +104,7 @@ fn check(conv: &Conv, seed: u64) -> bool {
         backward_data(conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
         backward_weight(conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
     }
-    close(&y, &want, 1e-12) && close(&dx, &want_dx, 1e-12) && close(&dw, &want_dw, 1e-12)
+    [(y, want), (dx, want_dx), (dw, want_dw)].iter().all(|(a, b)| close(a, b, tolerance))
 }
 
 pub fn with_output(mut conv: Conv) -> Option<Conv> {
@@ -114,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn convolution_matches_naive(
-        batch in 0usize..4, groups in 1usize..4, in_c in 1usize..5, out_c in 1usize..5,
+        batch in 0usize..4, groups in 1usize..4, in_c in 0usize..5, out_c in 1usize..5,
         input in [1usize..3, 1usize..9, 1usize..20], kernel in [1usize..3, 1usize..4, 1usize..4],
         stride in [1usize..3, 1usize..3, 1usize..4], pad in [0usize..2, 0usize..3, 0usize..3],
         dilate in [1usize..2, 1usize..3, 1usize..3], seed: u64,
@@ -218,29 +224,43 @@ fn filters_of_one_element_match_naive() {
         dilate: [1; 3],
     };
     // Gradients of filters whose tasks have parts of the result: written in place, from registers
-    // that are not full, and turned.
+    // that are not full, and transposed.
     let large = Conv { in_c: 272, out_c: 280, input: [1, 3, 5], batch: 3, ..base };
     let ragged = Conv { in_c: 261, ..large };
-    let turned = Conv { in_c: 300, out_c: 251, batch: 41, ..large };
+    let transposed = Conv { groups: 4, in_c: 140, out_c: 118, batch: 16, ..large };
     // Parts of the positions.
     let long = Conv { in_c: 17, out_c: 20, input: [1, 60, 61], ..base };
-    let long_turned = Conv { in_c: 40, ..long };
+    let long_transposed = Conv { in_c: 40, ..long };
     // Several rounds, and several items in a slice.
-    let rounds = Conv { batch: 19, ..long };
+    let rounds = Conv { batch: 9, ..long };
     let tiny = Conv { batch: 37, input: [1, 2, 3], ..base };
     let strided = |conv: Conv| Conv { stride: [1, 2, 3], ..conv };
     let in_groups = |conv: Conv| Conv { groups: 2, ..conv };
     let volume = Conv { input: [4, 9, 11], stride: [2, 1, 2], ..base };
-    let all = [base, large, ragged, turned, long, long_turned, rounds, tiny, volume];
-    for conv in all.into_iter().chain([base, large, long, rounds, tiny].map(strided)) {
-        assert!(check(&with_output(conv).unwrap(), 3), "{conv:?}");
-    }
-    for conv in [base, tiny, strided(long), strided(base), Conv { batch: 4, ..base }] {
-        let conv = with_output(in_groups(conv)).unwrap();
-        assert!(check(&conv, 5), "{conv:?}");
-        check_threads(&conv);
-    }
-    for conv in [large, turned, rounds, strided(rounds)] {
+    // Several rounds of parts of the result.
+    let many = Conv { groups: 16, in_c: 17, out_c: 20, batch: 10, ..base };
+    let many_transposed = Conv { in_c: 20, out_c: 17, ..many };
+    let deep = Conv { in_c: 1000, out_c: 16, input: [1, 3, 7], batch: 100, ..strided(base) };
+    let grouped = [base, tiny, strided(long), strided(base), long_transposed];
+    let grouped = grouped.into_iter().chain([Conv { batch: 4, ..base }]).map(in_groups);
+    let all = [base, ragged, long, long_transposed, tiny, volume, large, transposed, rounds, many];
+    let all = all.into_iter().chain([many_transposed, deep]);
+    let all = all.chain([base, large, long, rounds, tiny].map(strided)).chain(grouped.clone());
+    let threads = [large, transposed, rounds, many, many_transposed, deep, strided(rounds)];
+    for conv in threads.into_iter().chain(grouped) {
         check_threads(&with_output(conv).unwrap());
+    }
+    for conv in all {
+        assert!(check(&with_output(conv).unwrap(), 5), "{conv:?}");
+    }
+    for conv in [base, large, strided(rounds), many] {
+        let conv = with_output(conv).unwrap();
+        assert!(check_as::<f32>(&conv, 5, 1e-4), "{conv:?}");
+    }
+    // Nothing to sum up, and nothing to write.
+    let empty = Conv { batch: 0, ..base };
+    let no_channels = Conv { in_c: 0, ..base };
+    for conv in [empty, no_channels, Conv { batch: 5, ..no_channels }, strided(no_channels)] {
+        assert!(check(&with_output(conv).unwrap(), 5), "{conv:?}");
     }
 }

@@ -121,6 +121,9 @@ pub unsafe fn multiply_left<T: Real>(
     add: bool,
     threads: Threads,
 ) {
+    if m == 0 || n == 0 {
+        return;
+    }
     let kernels = T::kernels();
     let rows = RowPanels::new(m, kernels);
     let work = m.saturating_mul(n).saturating_mul(k);

@@ -13,7 +13,7 @@ use crate::kernels::arch::{Level, level};
 /// Registers of columns in a tile, at most.
 pub const WIDE: usize = 2;
 /// Rows of a tile, at most, on any machine.
-const TALLEST: usize = 14;
+pub const TALLEST: usize = 14;
 /// Elements of the largest tile.
 pub const TILE: usize = TALLEST * WIDE * 16;
 
@@ -145,7 +145,7 @@ fn prefetch<T>(at: *mut T) {
 
 /// Brings the cache line of `at` into the second-level cache.
 #[inline(always)]
-fn prefetch_behind<T>(at: *const T) {
+fn prefetch_l2<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which never faults.
     unsafe {
@@ -191,8 +191,8 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
                 b = b.wrapping_add(t.b_step);
             }
             if ACCESS == Access::Panels as u8 {
-                // The next panel of `A` follows, for the processor too far away to foresee it.
-                prefetch_behind(a.wrapping_add(t.k * M));
+                // Panels follow one another, and the processor does not foresee the next one.
+                prefetch_l2(a.wrapping_add(t.k * t.a_step));
             }
             a = a.wrapping_add(t.a_step);
         }

@@ -3,7 +3,7 @@
 //! Such a product would otherwise spend its time on bringing the same matrix into the order that
 //! the micro-kernel reads.
 
-use super::micro::{Access, TILE, Tile};
+use super::micro::{Access, TALLEST, TILE, Tile};
 use super::pack::{Columns, RowPanels, slabs, store};
 use super::{Mat, Threads};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -13,8 +13,6 @@ use crate::kernels::real::Real;
 const GRAIN: usize = 1 << 18;
 /// Elements that a task should pack at least.
 const PACK_GRAIN: usize = 1 << 15;
-/// Rows of a tile, at most.
-const ROWS: usize = 16;
 
 /// A matrix `(k, n)` in panels of as many columns as a tile has, each with all terms.
 pub struct Packed<T> {
@@ -80,7 +78,7 @@ unsafe fn multiply_panel<T: Real>(
     let (lanes, width) = (kernels.lanes, kernels.columns());
     let registers = columns.div_ceil(lanes);
     let is_whole = columns == registers * lanes;
-    let offsets: [usize; ROWS] = std::array::from_fn(|i| i * a.row as usize);
+    let offsets: [usize; TALLEST] = std::array::from_fn(|i| i * a.row as usize);
     for slab in slabs::<T>(k) {
         let add = add || slab.start > 0;
         for rows in (0..rows.count()).map(|i| rows.at(i)) {

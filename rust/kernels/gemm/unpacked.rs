@@ -5,7 +5,7 @@
 //! `yᵀ = W xᵀ`, where the many weights are read once and the few rows of `x` are packed (unless
 //! they are stored as `xᵀ`).
 
-use super::micro::{Access, TILE, Tile, WIDE};
+use super::micro::{Access, TALLEST, TILE, Tile};
 use super::pack::{Columns, RowPanels, lay, packed_columns, slabs};
 use super::{Mat, SPLIT_FROM, Threads};
 use crate::kernels::parallel::Shared;
@@ -14,8 +14,6 @@ use crate::kernels::scratch::with_scratch;
 
 /// Multiplications of a task, at least.
 const GRAIN: usize = 1 << 17;
-/// Rows of a tile, at most.
-const ROWS: usize = 16;
 /// Terms of the right operand that a task packs.
 const TERMS: usize = 256;
 
@@ -98,7 +96,7 @@ unsafe fn one_tile<T: Real>(
     let kernels = T::kernels();
     let registers = n.div_ceil(kernels.lanes);
     let run = kernels.get(m, registers, Access::RowsByOffset);
-    let offsets: [usize; ROWS] = std::array::from_fn(|i| i * a.row as usize);
+    let offsets: [usize; TALLEST] = std::array::from_fn(|i| i * a.row as usize);
     let sum = |to: Mat<T>, add: bool| {
         for slab in slabs::<T>(k) {
             // SAFETY: promised by the caller; `to` has room for the tile.
@@ -139,5 +137,3 @@ unsafe fn one_tile<T: Real>(
         }
     }
 }
-
-const _: () = assert!(TILE <= ROWS * WIDE * 16, "a tile has at most this many rows");

@@ -1,7 +1,7 @@
 //! Gradients of filters: products of the stretches that a tap reads with the gradients of the
 //! outputs, laid out in cells.
 
-use super::super::pack::put_turned;
+use super::super::pack::store_transposed;
 use super::{Direct, TASKS};
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
@@ -59,7 +59,7 @@ impl<T: Real> Direct<'_, T> {
                 });
             }
             // SAFETY: promised by the caller; the sums are complete.
-            unsafe { put_turned(conv, sums, lanes, dw) };
+            unsafe { store_transposed(conv, sums, lanes, dw) };
         });
     }
 

@@ -2,7 +2,7 @@
 
 mod weight;
 
-use super::{Conv, Grid, report, start};
+use super::{Conv, Grid, fill_bias, report};
 use crate::kernels::gemm::blocked::{self, Left};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::kept::{Keeper, with_made};
@@ -57,7 +57,7 @@ unsafe fn multiply<T: Real>(
         // SAFETY: image and group `i` has its own part of `x` and `y`.
         unsafe {
             let to = y.at(i * m * n);
-            let add = start(bias, g * m..(g + 1) * m, to, (n, n));
+            let add = fill_bias(bias, g * m..(g + 1) * m, to, (n, n));
             let a = Mat::rows(w.at(g * m * k), k);
             with_columns(conv, x.at(i * k * conv.in_size()), threads, |b| {
                 gemm((m, n, k), a, Mat::rows(b.cast_mut(), n), Mat::rows(to, n), add, threads);
@@ -122,7 +122,7 @@ unsafe fn multiply_packed<T: Real>(
             // SAFETY: promised by the caller; every image and group has its own part of `y`.
             unsafe {
                 let to = y.add(i * m * n);
-                let add = start(bias, g * m..(g + 1) * m, to, (n, n));
+                let add = fill_bias(bias, g * m..(g + 1) * m, to, (n, n));
                 let left = Shared(packed.as_ptr().add(g * m * k).cast_mut());
                 with_columns(conv, x.add(i * k * conv.in_size()), Threads::Pool, |b| {
                     let (a, b) = (Left::Packed(left), Mat::rows(b.cast_mut(), n));
@@ -183,8 +183,8 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
     let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
     let (images, size) = (conv.batch * conv.groups, conv.in_size());
     let (dy, w, dx) = (Shared(dy.cast_mut()), Shared(w.cast_mut()), Shared(dx));
-    // Over fewer positions turned filters are used too seldom for packing them beforehand.
-    let packs = n >= PLANE && k <= blocked::BAND;
+    // Over fewer positions filters are used too seldom for packing them beforehand.
+    let packs = n >= PLANE && (1..=blocked::BAND).contains(&k);
     with_scratch(if packs { conv.groups * m * k } else { 0 }, |packed: &mut [T]| {
         let packed = Shared(packed.as_mut_ptr());
         // SAFETY: promised by the caller.

@@ -4,31 +4,30 @@
 //! after slice of the positions. Tasks have parts of a large result, or else parts of the positions
 //! and results of their own, which are added up.
 
-use super::super::pack::put_turned;
+use super::super::pack::{add_sums, store_transposed};
 use super::{Conv, collect_columns};
-use crate::kernels::gemm::micro::{Access, Kernels, Tile};
-use crate::kernels::gemm::pack::{Columns, RowPanels};
+use crate::kernels::gemm::micro::{Access, Kernels, TALLEST, Tile};
+use crate::kernels::gemm::pack::{Columns, RowPanels, packed_columns};
 use crate::kernels::gemm::{Mat, Threads};
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
-/// Channels and filters from which on registers are full enough.
+/// Channels and filters from which on the widest registers are full.
 const LEAST: usize = 16;
-/// Bytes that are packed at once.
+/// Bytes that are packed and collected at once: they should stay in the last-level cache.
 const ROUND_BYTES: usize = 4 << 20;
-/// Tasks of a large result, at least.
+/// Tasks that have rows of a large result, at least.
 const TASKS: usize = 8;
-/// Elements of all results of tasks that have parts of the positions.
+/// Elements of all results of tasks that have parts of the positions: they should stay in the
+/// second-level caches.
 const RESULTS: usize = 1 << 18;
-/// Tasks that have parts of the positions.
-const SHARES: Range<usize> = 4..8;
+/// How many such tasks there are.
+const SHARES: RangeInclusive<usize> = 4..=8;
 /// Positions of a slice: a packed panel of them stays in the first cache.
 const TERMS: usize = 256;
-/// Rows of a tile, at most.
-const ROWS: usize = 16;
 
 /// Whether [`backward_weight`] suits.
 pub fn suits_weight(conv: &Conv) -> bool {
@@ -107,7 +106,7 @@ impl<T: Real> Product<T> {
 
     /// Elements of so many packed positions.
     fn packed(&self, terms: usize) -> usize {
-        terms * self.across() * self.kernels.columns()
+        packed_columns(self.kernels, terms, self.columns)
     }
 
     /// Packs a panel of columns of a slice.
@@ -132,8 +131,8 @@ impl<T: Real> Product<T> {
     /// Writes the products of a slice to some panels of rows of `c`, or adds them.
     ///
     /// # Safety
-    /// `left` has the slice's items, matrices `(rows, terms)`, `right` is packed, and these rows
-    /// are the caller's.
+    /// `left` has the slice's items, matrices `(rows, terms)`, `right` is packed, and these rows of
+    /// `c`, which are whole registers, are the caller's.
     unsafe fn run(
         &self,
         slice: &Slice,
@@ -143,7 +142,7 @@ impl<T: Real> Product<T> {
         add: bool,
     ) {
         let (kernels, width) = (self.kernels, self.kernels.columns());
-        let offsets: [usize; ROWS] = std::array::from_fn(|i| i * self.terms);
+        let offsets: [usize; TALLEST] = std::array::from_fn(|i| i * self.terms);
         for first in (0..self.columns).step_by(width) {
             let registers = width.min(self.columns - first).div_ceil(kernels.lanes);
             for rows in panels.clone().map(|i| self.rows.at(i)) {
@@ -174,6 +173,33 @@ impl<T: Real> Product<T> {
     }
 }
 
+/// How the work is cut, by extents only.
+struct Cut {
+    /// Whether the product is that of the channels with the gradients: less is packed then, but the
+    /// result has to be transposed.
+    is_transposed: bool,
+    /// Items of the batch that are taken at once.
+    round: usize,
+    /// Tasks that have parts of the positions, and so results of their own; 1: tasks have rows.
+    shares: usize,
+}
+
+impl Cut {
+    fn new<T>(conv: &Conv, kernels: &Kernels<T>) -> Self {
+        let (k, m, terms, groups) = (conv.in_c, conv.out_c, conv.out_size(), conv.groups);
+        let is_small = groups * k * m <= RESULTS / SHARES.start();
+        let is_transposed = k > m && (is_small || conv.batch * terms >= 2 * m);
+        let packed = packed_columns(kernels, terms, if is_transposed { m } else { k });
+        let collected = if conv.is_pointwise() { 0 } else { k * terms };
+        let item = groups * (packed + collected) * size_of::<T>();
+        let round = (ROUND_BYTES / item).clamp(1, conv.batch);
+        // In the first round every share has a slice, which its sums begin with.
+        let is_long = slices(0..round, terms).len() >= *SHARES.end();
+        let shares = (RESULTS / (groups * k * m)).clamp(*SHARES.start(), *SHARES.end());
+        Cut { is_transposed, round, shares: if is_small && is_long { shares } else { 1 } }
+    }
+}
+
 /// `dw` from the images and `dy`.
 ///
 /// # Safety
@@ -181,24 +207,15 @@ impl<T: Real> Product<T> {
 pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, dw: *mut T) {
     let (k, m, terms, groups) = (conv.in_c, conv.out_c, conv.out_size(), conv.groups);
     let (kernels, strided) = (T::kernels(), !conv.is_pointwise());
-    let is_small = k.saturating_mul(m) <= RESULTS / SHARES.start;
-    // Turned, the product is that of the channels with the gradients: less is packed, but the
-    // result has to be turned.
-    let is_turned = k > m && (is_small || conv.batch * terms >= 2 * m);
-    let (rows, columns) = if is_turned { (k, m) } else { (m, k) };
+    let Cut { is_transposed, round, shares } = Cut::new(conv, kernels);
+    let (rows, columns) = if is_transposed { (k, m) } else { (m, k) };
     let row = columns.next_multiple_of(kernels.lanes);
-    let is_direct = !is_turned && row == columns;
+    let is_direct = !is_transposed && row == columns;
     let product = Product { kernels, rows: RowPanels::new(rows, kernels), columns, terms, row };
     let result = groups * rows * row;
-
-    let item = groups * (product.packed(terms) + if strided { k * terms } else { 0 });
-    let round = (ROUND_BYTES / size_of::<T>() / item).clamp(1, conv.batch);
-    let most = slices(0..round, terms).len();
-    let shares = (RESULTS / result).clamp(SHARES.start, SHARES.end);
-    let shares = if is_small && most >= SHARES.end { shares } else { 1 };
+    let own = if is_direct { 0 } else { result };
     let collected = if strided { round * groups * k * terms } else { 0 };
     let packed = if shares > 1 { 0 } else { groups * product.packed(round * terms) };
-    let own = if is_direct { 0 } else { result };
 
     let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
     with_scratch(own + (shares - 1) * result + packed + collected, |scratch: &mut [T]| {
@@ -223,24 +240,27 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
                 // SAFETY: there is one.
                 let (channels, grads) =
                     unsafe { (channels.group(group * k * terms), grads.group(group * m * terms)) };
-                if is_turned { (channels, grads) } else { (grads, channels) }
+                if is_transposed { (channels, grads) } else { (grads, channels) }
             };
             // SAFETY: promised by the caller; shares and groups have results of their own.
             let result_of = |share: usize, group: usize| unsafe {
                 let sums = if share == 0 { sums } else { Shared(more.at((share - 1) * result)) };
                 sums.at(group * rows * row)
             };
-            if shares == 1 {
-                by_rows(&product, &slices, (groups, packed), operands, result_of, first > 0);
-            } else {
-                by_terms(&product, &slices, (groups, shares), operands, result_of, first > 0);
+            // SAFETY: promised by the caller; the room is that of the packed slices of a round.
+            unsafe {
+                if shares == 1 {
+                    by_rows(&product, &slices, (groups, packed), operands, result_of, first > 0);
+                } else {
+                    by_terms(&product, &slices, (groups, shares), operands, result_of, first > 0);
+                }
             }
         }
         // SAFETY: promised by the caller; the sums are complete.
         unsafe {
-            add_results(result, shares - 1, more, sums);
-            if is_turned {
-                put_turned(conv, sums, row, dw);
+            add_sums(result, shares - 1, more, sums);
+            if is_transposed {
+                store_transposed(conv, sums, row, dw);
             } else if !is_direct {
                 let from = Mat::rows(sums.ptr(), row);
                 copy_matrix((groups * rows, columns), from, Mat::rows(dw.ptr(), columns));
@@ -265,26 +285,12 @@ unsafe fn collect_images<T: Real>(conv: &Conv, items: Range<usize>, x: Shared<T>
     }
 }
 
-/// Adds `count` results of `len` elements each to `sums`, in order.
+/// The sums of all slices, of which every task has some rows.
 ///
 /// # Safety
-/// The results stand one after the other, and `sums` has as many elements as one.
-unsafe fn add_results<T: Real>(len: usize, count: usize, results: Shared<T>, sums: Shared<T>) {
-    if count == 0 {
-        return;
-    }
-    parallel_for(len, 1 << 14, |elements| {
-        for result in 0..count {
-            for i in elements.clone() {
-                // SAFETY: promised by the caller; elements are apart.
-                unsafe { *sums.at(i) += *results.at(result * len + i) };
-            }
-        }
-    });
-}
-
-/// The sums of all slices, of which every task has some rows.
-fn by_rows<T: Real>(
+/// The operands of every group have the slices' items, `packed` has room for the packed slices of
+/// all groups, and each group's `result_of(0, group)` has room for its `C`.
+unsafe fn by_rows<T: Real>(
     product: &Product<T>,
     slices: &[Slice],
     (groups, packed): (usize, Shared<T>),
@@ -295,14 +301,14 @@ fn by_rows<T: Real>(
     let (across, panels) = (product.across(), product.rows.count());
     let all = slices.iter().map(|slice| slice.terms).sum();
     let right_of = |group: usize, slice: &Slice| {
-        // SAFETY: the room is that of all groups and slices.
+        // SAFETY: promised by the caller.
         unsafe { packed.at(group * product.packed(all) + product.packed(slice.before)) }
     };
     parallel_for(groups * slices.len() * across, 1, |tasks| {
         for task in tasks {
             let (group, rest) = (task / (slices.len() * across), task % (slices.len() * across));
             let slice = &slices[rest / across];
-            // SAFETY: the caller's operands; panels are apart.
+            // SAFETY: promised by the caller; panels are apart.
             unsafe {
                 product.pack(slice, rest % across, operands(group).1, right_of(group, slice));
             }
@@ -327,7 +333,10 @@ fn by_rows<T: Real>(
 }
 
 /// The sums of all slices, of which every task has some and a result of its own.
-fn by_terms<T: Real>(
+///
+/// # Safety
+/// As [`by_rows`]; every share of a group has a result of its own.
+unsafe fn by_terms<T: Real>(
     product: &Product<T>,
     slices: &[Slice],
     (groups, shares): (usize, usize),
@@ -343,7 +352,7 @@ fn by_terms<T: Real>(
                 let some = slices.len() * share / shares..slices.len() * (share + 1) / shares;
                 for (number, slice) in slices[some].iter().enumerate() {
                     let (left, from) = operands(group);
-                    // SAFETY: the caller's operands; results are apart.
+                    // SAFETY: promised by the caller; results are apart.
                     unsafe {
                         for panel in 0..product.across() {
                             product.pack(slice, panel, from, right.as_mut_ptr());
