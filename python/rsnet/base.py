@@ -14,8 +14,25 @@ import numpy as np
 
 from ._mxnet_names import module_getattr
 
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxlong = _REPR.maxother = 80
+#: Characters of a value in an error.
+_SHOWN = 80
+
+
+class _Repr(reprlib.Repr):
+    """Representations of values in errors; none of them fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxlong, self.maxother = 3, *[_SHOWN] * 3
+
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python refuses to write so many digits
+            return f"<int of {x.bit_length()} bits>"
+
+
+_REPR = _Repr()
 
 
 class Unusable:
@@ -34,7 +51,8 @@ def shown(value: object) -> str:
     """
     if isinstance(value, Unusable):
         value._refuse()
-    return " ".join(_REPR.repr(value).split())
+    line = " ".join(_REPR.repr(value).split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
 
 
 _LIMITS = "bytes, as an integer of at least 0 or a string such as '2GB' or '2GiB'"

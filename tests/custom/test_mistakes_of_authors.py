@@ -3,6 +3,7 @@ the operator.
 """
 
 import contextlib
+import functools
 
 import pytest
 
@@ -344,3 +345,16 @@ def test_an_output_is_like_an_operand_not_like_a_name():
 def test_a_check_of_an_attribute_is_a_function():
     with pytest.raises(TypeError, match="Attr: invalid check 'x > 0': expected a function"):
         op.Attr(float, 1.0, check="x > 0")
+
+
+def test_descriptors_may_give_the_methods_of_a_class():
+    class Double(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0] * 2)
+
+    @mx.operator.register("test_mistakes_descriptor")
+    class DoubleProp(mx.operator.CustomOpProp):
+        create_operator = property(lambda self: lambda *given: Double())
+        list_arguments = functools.cached_property(lambda self: lambda: ["x"])
+
+    assert nd.Custom(nd.ones(2), op_type="test_mistakes_descriptor").asnumpy().tolist() == [2, 2]

@@ -362,3 +362,13 @@ def test_dtypes_are_asked_for_once():
     asked.clear()
     assert net.infer_type(x="float16")[1] == [np.float16]
     assert asked == [np.float16]
+
+
+def test_an_overridden_need_top_grad_counts_from_the_beginning():
+    class Loss(mx.operator.NDArrayOp):
+        def need_top_grad(self):
+            return False
+
+    with pytest.warns(DeprecationWarning):
+        loss = Loss()
+    assert loss.declare_backward_dependency([0], [1], [2]) == [1, 2]

@@ -150,3 +150,21 @@ def test_an_array_on_the_left_is_an_operand_too(x):
 def test_what_no_array_can_be_made_of_has_no_remedy(x):
     text = "invalid argument 'data' 'a': expected an NDArray"
     assert refusal(AssertionError, lambda: nd.relu("a")) == f"relu: {text}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [10**5000, [[[[[[1] * 6] * 6] * 6] * 6] * 6] * 6, "x" * 10**5, {"k": LIST}],
+    ids=["int", "nested", "text", "dict"],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda wrong: nd.zeros(shape=[wrong]),
+        lambda wrong: sym.relu(sym.Variable("x"), name=[wrong]),
+        lambda wrong: mx.op.define("test_refused_values", inputs="x", infer=wrong),
+        lambda wrong: mx.op.Attr(str(type(wrong)) * 10**4),
+    ],
+)
+def test_values_of_any_size_are_one_short_line(wrong, call):
+    assert "expected" in refusal((TypeError, mx.MXNetError), lambda: call(wrong))

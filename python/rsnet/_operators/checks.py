@@ -51,7 +51,7 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     near = registry.close(name, listed)
     hint = f"did you mean '{near[0]}'? " if near else ""
     expected = f"one of: {', '.join(listed)}" if listed else "none, as none is declared"
-    return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
+    return fail(operator, f"unknown {what} {shown(str(name))}: {hint}expected {expected}")
 
 
 def lookup(operator: str, what: str, name: str, table: Mapping[str, Any]) -> Any:

@@ -53,6 +53,11 @@ class PythonOp(Description):
     def need_top_grad(self) -> bool:
         return self.need_top_grad_
 
+    def declare_backward_dependency(
+        self, out_grad: list[int], in_data: list[int], out_data: list[int]
+    ) -> list[int]:
+        return [*(out_grad if self.need_top_grad() else []), *in_data, *out_data]
+
 
 class NumpyOp(PythonOp):
     """Deprecated: an operator whose functions get float32 NumPy views of the operands."""
@@ -73,7 +78,6 @@ def _install(cls: type[PythonOp], *, views: str) -> None:
         op = PythonOp._instances.get(values[0])  # noqa: SLF001  a class of this file
         if op is None:
             raise invalid(name, "info", values[0], "the key of a living operator object")
-        op.need_top_grad_ = op.need_top_grad()
         return Node(type(op).__name__, op, property_style=False)
 
     info = schema_field("info", "string", doc="Key of the operator object.")

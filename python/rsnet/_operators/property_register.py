@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -54,11 +55,13 @@ def register(reg_name: str) -> Callable[[C], C]:
 
 
 def _check_methods(where: str, cls: type, base: type) -> None:
-    """Refuses values in the place of methods; ``accumulates`` may be one."""
+    """Refuses values in the place of methods; ``accumulates`` may be one. (What a property or
+    another descriptor gives is seen where it is called.)
+    """
     for name in dir(base):
-        value = getattr(cls, name)
+        value = inspect.getattr_static(cls, name)
         method = callable(getattr(base, name)) and name[0] != "_" and name != "accumulates"
-        if method and not callable(value):
+        if method and not callable(value) and not hasattr(value, "__get__"):
             raise invalid(where, f"{cls.__name__}.{name}", value, "a method", TypeError)
 
 

@@ -17,7 +17,7 @@ use std::ops::{Range, RangeInclusive};
 
 /// Channels and filters from which on the widest registers are full.
 const LEAST: usize = 16;
-/// Bytes that are packed and collected at once: they should stay in the last-level cache.
+/// Bytes that are packed, and that are collected, at once: they should stay in the last-level cache.
 const ROUND_BYTES: usize = 4 << 20;
 /// Tasks that have rows of a large result, at least.
 const TASKS: usize = 8;
@@ -178,8 +178,10 @@ struct Cut {
     /// Whether the product is that of the channels with the gradients: less is packed then, but the
     /// result has to be transposed.
     is_transposed: bool,
-    /// Items of the batch that are taken at once.
+    /// Items of the batch that are taken at once: as many as are collected, or all.
     round: usize,
+    /// Slices that are packed at once, where tasks have rows.
+    packed: usize,
     /// Tasks that have parts of the positions, and so results of their own; 1: tasks have rows.
     shares: usize,
 }
@@ -189,14 +191,15 @@ impl Cut {
         let (k, m, terms, groups) = (conv.in_c, conv.out_c, conv.out_size(), conv.groups);
         let is_small = groups * k * m <= RESULTS / SHARES.start();
         let is_transposed = k > m && (is_small || conv.batch * terms >= 2 * m);
-        let packed = packed_columns(kernels, terms, if is_transposed { m } else { k });
-        let collected = if conv.is_pointwise() { 0 } else { k * terms };
-        let item = groups * (packed + collected) * size_of::<T>();
-        let round = (ROUND_BYTES / item).clamp(1, conv.batch);
+        let item = if conv.is_pointwise() { 0 } else { groups * k * terms * size_of::<T>() };
+        let round = (ROUND_BYTES / item.max(1)).clamp(1, conv.batch);
+        let slice = packed_columns(kernels, TERMS, if is_transposed { m } else { k });
+        let packed = (ROUND_BYTES / (groups * slice * size_of::<T>())).max(1);
         // In the first round every share has a slice, which its sums begin with.
         let is_long = slices(0..round, terms).len() >= *SHARES.end();
         let shares = (RESULTS / (groups * k * m)).clamp(*SHARES.start(), *SHARES.end());
-        Cut { is_transposed, round, shares: if is_small && is_long { shares } else { 1 } }
+        let shares = if is_small && is_long { shares } else { 1 };
+        Cut { is_transposed, round, packed, shares }
     }
 }
 
@@ -207,7 +210,7 @@ impl Cut {
 pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, dw: *mut T) {
     let (k, m, terms, groups) = (conv.in_c, conv.out_c, conv.out_size(), conv.groups);
     let (kernels, strided) = (T::kernels(), !conv.is_pointwise());
-    let Cut { is_transposed, round, shares } = Cut::new(conv, kernels);
+    let Cut { is_transposed, round, packed: at_once, shares } = Cut::new(conv, kernels);
     let (rows, columns) = if is_transposed { (k, m) } else { (m, k) };
     let row = columns.next_multiple_of(kernels.lanes);
     let is_direct = !is_transposed && row == columns;
@@ -215,7 +218,8 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
     let result = groups * rows * row;
     let own = if is_direct { 0 } else { result };
     let collected = if strided { round * groups * k * terms } else { 0 };
-    let packed = if shares > 1 { 0 } else { groups * product.packed(round * terms) };
+    let terms_at_once = (at_once * TERMS).min(round * terms);
+    let packed = if shares > 1 { 0 } else { groups * product.packed(terms_at_once) };
 
     let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
     with_scratch(own + (shares - 1) * result + packed + collected, |scratch: &mut [T]| {
@@ -249,10 +253,13 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
             };
             // SAFETY: promised by the caller; the room is that of the packed slices of a round.
             unsafe {
-                if shares == 1 {
-                    by_rows(&product, &slices, (groups, packed), operands, result_of, first > 0);
-                } else {
+                if shares > 1 {
                     by_terms(&product, &slices, (groups, shares), operands, result_of, first > 0);
+                    continue;
+                }
+                for (number, slices) in slices.chunks(at_once).enumerate() {
+                    let add = first > 0 || number > 0;
+                    by_rows(&product, slices, (groups, packed), operands, result_of, add);
                 }
             }
         }
@@ -299,10 +306,10 @@ unsafe fn by_rows<T: Real>(
     add: bool,
 ) {
     let (across, panels) = (product.across(), product.rows.count());
-    let all = slices.iter().map(|slice| slice.terms).sum();
+    let (before, all) = (slices[0].before, slices.iter().map(|slice| slice.terms).sum());
     let right_of = |group: usize, slice: &Slice| {
         // SAFETY: promised by the caller.
-        unsafe { packed.at(group * product.packed(all) + product.packed(slice.before)) }
+        unsafe { packed.at(group * product.packed(all) + product.packed(slice.before - before)) }
     };
     parallel_for(groups * slices.len() * across, 1, |tasks| {
         for task in tasks {
