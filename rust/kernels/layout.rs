@@ -46,8 +46,8 @@ pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>
     }
 }
 
-/// Copies a row. Most are too short for a call of `memcpy` (which the compiler would also make of a
-/// loop): two blocks are moved, which overlap.
+/// Copies a row. Short rows are not worth a call of `memcpy` (which the compiler would also make of
+/// a loop): two blocks are moved, which overlap.
 ///
 /// # Safety
 /// Both hold `n` elements and do not overlap.

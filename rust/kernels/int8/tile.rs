@@ -40,7 +40,7 @@ pub trait Tiles: Copy + Send + Sync + 'static {
     const COLUMNS: usize;
     /// Most rows of a tile.
     const ROWS: usize;
-    /// By how much members that are data are greater than `T`: unsigned ones have no sign.
+    /// By how much members that are data are greater than `T`, of which they may have another sign.
     fn moved<T: Byte>() -> i32;
     /// Data as the lowest bits of a group.
     fn data<T: Byte>(x: T) -> u32;
@@ -119,7 +119,7 @@ impl Tiles for Pairs {
     }
 }
 
-/// Groups of four bytes: weights signed, data only on arm64.
+/// Groups of four bytes: weights are signed; data is signed on arm64 and unsigned elsewhere.
 #[derive(Clone, Copy)]
 pub struct Quads;
 

@@ -17,7 +17,8 @@ use std::ops::{Range, RangeInclusive};
 
 /// Channels and filters from which on the widest registers are full.
 const LEAST: usize = 16;
-/// Bytes that are packed, and that are collected, at once: they should stay in the last-level cache.
+/// Bytes that are packed, and that are collected, at once: they should stay in the last-level
+/// cache.
 const ROUND_BYTES: usize = 4 << 20;
 /// Tasks that have rows of a large result, at least.
 const TASKS: usize = 8;
