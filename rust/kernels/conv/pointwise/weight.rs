@@ -175,7 +175,7 @@ impl<T: Real> Product<T> {
 }
 
 /// How the work is cut, by extents only.
-struct Cut {
+struct ProductCut {
     /// Whether the product is that of the channels with the gradients: less is packed then, but the
     /// result has to be transposed.
     is_transposed: bool,
@@ -187,7 +187,7 @@ struct Cut {
     shares: usize,
 }
 
-impl Cut {
+impl ProductCut {
     fn new<T>(conv: &Conv, kernels: &Kernels<T>) -> Self {
         let (k, m, terms, groups) = (conv.in_c, conv.out_c, conv.out_size(), conv.groups);
         let is_small = groups * k * m <= RESULTS / SHARES.start();
@@ -200,7 +200,7 @@ impl Cut {
         let is_long = slices(0..round, terms).len() >= *SHARES.end();
         let shares = (RESULTS / (groups * k * m)).clamp(*SHARES.start(), *SHARES.end());
         let shares = if is_small && is_long { shares } else { 1 };
-        Cut { is_transposed, round, packed, shares }
+        ProductCut { is_transposed, round, packed, shares }
     }
 }
 
@@ -211,7 +211,8 @@ impl Cut {
 pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, dw: *mut T) {
     let (k, m, terms, groups) = (conv.in_c, conv.out_c, conv.out_size(), conv.groups);
     let (kernels, strided) = (T::kernels(), !conv.is_pointwise());
-    let Cut { is_transposed, round, packed: at_once, shares } = Cut::new(conv, kernels);
+    let ProductCut { is_transposed, round, packed: at_once, shares } =
+        ProductCut::new(conv, kernels);
     let (rows, columns) = if is_transposed { (k, m) } else { (m, k) };
     let row = columns.next_multiple_of(kernels.lanes);
     let is_direct = !is_transposed && row == columns;
