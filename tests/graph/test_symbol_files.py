@@ -345,6 +345,7 @@ mx.nd.save(folder + "/back-0000.params", arrays)
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not MXNET, reason="set MXNET_PYTHON to a Python that has MXNet 1.9")
 def test_files_pass_through_mxnet_unchanged(tmp_path):
     net = mlp()
