@@ -85,8 +85,7 @@ fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
             return Err(Error::type_(format!("the dtype of output {i} cannot be inferred")));
         };
         if !shape.is_known() {
-            let known = if shape.rank_known() { format!(" {shape}") } else { String::new() };
-            return Err(Error::value(format!("the shape{known} of output {i} cannot be inferred")));
+            return Err(Error::value(shape.not_inferred(format_args!("output {i}"))));
         }
         specs.push((shape, dtype));
     }

@@ -120,9 +120,7 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
             let unknown = graph.entries_of(id).zip(0..).find(|(e, _)| !shapes[*e].is_known());
             let text = unknown.map_or_else(String::new, |(e, index)| {
                 let output = graph.entry_name(Entry::new(id as u32, index));
-                let shape = &shapes[e];
-                let known = if shape.rank_known() { format!(" {shape}") } else { String::new() };
-                format!("the shape{known} of its output '{output}' cannot be inferred")
+                shapes[e].not_inferred(format_args!("its output '{output}'"))
             });
             Err(Error::value(text).at_node(node.op_name(), &node.name))
         }

@@ -16,6 +16,16 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GradEntry(pub u64);
 
+impl GradEntry {
+    /// The error of a rule that refers to an entry which does not exist.
+    pub fn missing() -> Error {
+        Error::index(
+            "the gradient rule refers to an entry that does not exist: expected one of the node or \
+             of an earlier call",
+        )
+    }
+}
+
 /// What the gradient rule of node `of` calls the `n`th node that it makes without a name, counted
 /// from 1.
 pub fn name_in_rule(of: &str, op: &str, n: usize) -> String {

@@ -262,18 +262,14 @@ fn resolve(
     node: &GradNode<'_>,
     made: &[Option<Made>],
 ) -> Result<GradEntry> {
-    let missing = || {
-        Error::index(
-            "the gradient rule refers to an entry that does not exist: expected one of the node or \
-             of an earlier call",
-        )
-    };
     match source {
         Source::Given(Dep::OutGrad(i)) => node.out_grad(builder, *i),
-        Source::Given(Dep::Input(i)) => node.inputs.get(*i).copied().ok_or_else(missing),
-        Source::Given(Dep::Output(i)) => node.outputs.get(*i).copied().ok_or_else(missing),
+        Source::Given(Dep::Input(i)) => node.inputs.get(*i).copied().ok_or_else(GradEntry::missing),
+        Source::Given(Dep::Output(i)) => {
+            node.outputs.get(*i).copied().ok_or_else(GradEntry::missing)
+        }
         Source::Node(n, arg, i) => {
-            let made = made.get(*n).and_then(Option::as_ref).ok_or_else(missing)?;
+            let made = made.get(*n).and_then(Option::as_ref).ok_or_else(GradEntry::missing)?;
             let named = |arg: &String| {
                 let array = format!("{arg}_{i}");
                 made.names.iter().position(|n| (*i == 0 && n == arg) || *n == array)

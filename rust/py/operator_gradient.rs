@@ -3,7 +3,7 @@
 
 use super::call_python::CallPython;
 use super::operator::{ask, call};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::{Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, Value};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -71,16 +71,10 @@ fn run_rule(
         rule.bind(py).call_python(args)?.extract()
     })?;
     let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
-    let missing = || {
-        let expected = "expected one of the node or of an earlier call";
-        Error::index(format!(
-            "the gradient rule refers to an entry that does not exist: {expected}"
-        ))
-    };
     for c in &calls {
         let mut inputs = Vec::with_capacity(c.inputs.len());
         for &entry in &c.inputs {
-            inputs.push(resolve(entry, builder, node, &made)?.ok_or_else(missing)?);
+            inputs.push(resolve(entry, builder, node, &made)?.ok_or_else(GradEntry::missing)?);
         }
         made.push(if c.backward {
             builder.backward(&c.op, &inputs)?
@@ -94,7 +88,9 @@ fn run_rule(
     for result in results {
         gradients.push(match result {
             None => None,
-            Some(entry) => Some(resolve(entry, builder, node, &made)?.ok_or_else(missing)?),
+            Some(entry) => {
+                Some(resolve(entry, builder, node, &made)?.ok_or_else(GradEntry::missing)?)
+            }
         });
     }
     Ok(gradients)

@@ -66,8 +66,10 @@ def refuse_parameters(operator: str, values: Sequence[Any], given: Iterable[str]
 
     Without this they would be ignored, as by MXNet's own operators without parameters.
     """
+    if values:
+        return
     for key in given:
-        if not values and not key.startswith("__"):  # those are attributes of a graph's nodes
+        if not key.startswith("__"):  # attributes that a graph keeps with its nodes
             raise unknown(operator, "parameter", key, ())
 
 

@@ -1,7 +1,8 @@
 //! `cumsum`, `moments`, `_contrib_allclose` and the straight-through estimators.
 
-use super::common::axis_flags;
-use super::common::{all_known, copy_view, elementwise, from_first, read_f64, wanted, write_f64};
+use super::common::{
+    all_known, axis_flags, copy_view, elementwise, from_first, read_f64, wanted, write_f64,
+};
 use super::kernel;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};

@@ -12,6 +12,8 @@ use crate::kernels::scratch::with_scratch;
 
 pub use weight::{backward_weight, suits_weight};
 
+/// Fewer images and groups than this are calculated one after the other.
+const FEW: usize = 4;
 /// Elements of the output that are reported at once, where they are not those of a task.
 const REPORTED: usize = 1 << 14;
 
@@ -52,7 +54,9 @@ unsafe fn multiply<T: Real>(
     let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
     let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
     let bias = bias.map(|b| Shared(b.cast_mut()));
-    let one = move |i: usize, threads: Threads| {
+    let images = conv.batch * conv.groups;
+    let is_few = images < FEW && in_pool(usize::MAX);
+    each_image(images, is_few, |i, threads| {
         let g = i % conv.groups;
         // SAFETY: image and group `i` has its own part of `x` and `y`.
         unsafe {
@@ -63,21 +67,23 @@ unsafe fn multiply<T: Real>(
                 gemm((m, n, k), a, Mat::rows(b.cast_mut(), n), Mat::rows(to, n), add, threads);
             });
         }
-    };
-    let images = conv.batch * conv.groups;
-    if images < 4 && in_pool(usize::MAX) {
-        (0..images).for_each(|i| one(i, Threads::Pool));
-        if let Some(done) = done {
-            parallel_for(images * m * n, REPORTED, done);
-        }
-        return;
-    }
-    parallel_for(images, 1, |range| {
-        for i in range {
-            one(i, Threads::One);
+        if !is_few {
             report(done, i * m..(i + 1) * m, n, 0..n);
         }
     });
+    if let Some(done) = done.filter(|_| is_few) {
+        parallel_for(images * m * n, REPORTED, done);
+    }
+}
+
+/// Calls `one` for every image and group: for few one after the other, each with all threads, and
+/// else side by side.
+fn each_image(images: usize, is_few: bool, one: impl Fn(usize, Threads) + Send + Sync) {
+    if is_few {
+        (0..images).for_each(|i| one(i, Threads::Pool));
+    } else {
+        parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));
+    }
 }
 
 /// Positions of a plane from which on packed filters of one element are the faster ones.
@@ -86,7 +92,7 @@ const PLANE: usize = 128;
 /// Whether filters of one element are packed, which few images read: once for as long as they stay
 /// as they are.
 fn suits_packing(conv: &Conv) -> bool {
-    conv.batch * conv.groups < 4
+    conv.batch * conv.groups < FEW
         && conv.out_size() >= PLANE
         && conv.in_c > 1
         && (8..=blocked::BAND).contains(&conv.out_c)
@@ -107,14 +113,10 @@ unsafe fn multiply_packed<T: Real>(
     let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
     let images = conv.batch * conv.groups;
     let bias = bias.map(|b| Shared(b.cast_mut()));
-    let pack = |room: &mut [T]| {
-        for (g, to) in room.chunks_exact_mut(m * k).enumerate() {
-            // SAFETY: promised by the caller; the room is that of a group's filters.
-            unsafe {
-                let from = Mat::rows(w.add(g * m * k).cast_mut(), k);
-                blocked::pack_left((m, k), from, to.as_mut_ptr(), Threads::Pool);
-            }
-        }
+    // SAFETY: promised by the caller; the room is that of all filters.
+    let pack = |room: &mut [T]| unsafe {
+        let filters_of = |g: usize| Mat::rows(w.add(g * m * k).cast_mut(), k);
+        pack_filters(conv.groups, (m, k), filters_of, room.as_mut_ptr());
     };
     with_made(keeper, conv.groups * m * k, pack, |packed| {
         for i in 0..images {
@@ -134,6 +136,25 @@ unsafe fn multiply_packed<T: Real>(
     });
     if let Some(done) = done {
         parallel_for(images * m * n, REPORTED, done);
+    }
+}
+
+/// Packs the filters of every group, `filters_of(group)` of this size.
+///
+/// # Safety
+/// They have these extents, and `to` has room for all.
+unsafe fn pack_filters<T: Real>(
+    groups: usize,
+    (rows, terms): (usize, usize),
+    filters_of: impl Fn(usize) -> Mat<T>,
+    to: *mut T,
+) {
+    for g in 0..groups {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let to = to.add(g * rows * terms);
+            blocked::pack_left((rows, terms), filters_of(g), to, Threads::Pool);
+        }
     }
 }
 
@@ -190,13 +211,8 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
         // SAFETY: promised by the caller.
         let filters_of = |g: usize| unsafe { Mat::rows(w.at(g * m * k), k).t() };
         if packs {
-            for g in 0..conv.groups {
-                // SAFETY: promised by the caller; the room is that of all filters.
-                unsafe {
-                    let to = packed.at(g * m * k);
-                    blocked::pack_left((k, m), filters_of(g), to, Threads::Pool);
-                }
-            }
+            // SAFETY: promised by the caller; the room is that of all filters.
+            unsafe { pack_filters(conv.groups, (k, m), filters_of, packed.ptr()) };
         }
         let product = |i: usize, c: *mut T, threads: Threads| {
             let (g, c) = (i % conv.groups, Mat::rows(c, n));
@@ -211,7 +227,8 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
                 }
             }
         };
-        let one = |i: usize, threads: Threads| {
+        let is_few = images < FEW && (packs || in_pool(usize::MAX));
+        each_image(images, is_few, |i, threads| {
             // SAFETY: promised by the caller; image and group `i` has its own part of `dx`.
             let to = unsafe { dx.at(i * k * size) };
             if conv.is_pointwise() {
@@ -222,12 +239,7 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
                 // SAFETY: as above.
                 unsafe { put_columns(conv, columns.as_mut_ptr(), threads, to) };
             });
-        };
-        if images < 4 && (packs || in_pool(usize::MAX)) {
-            (0..images).for_each(|i| one(i, Threads::Pool));
-        } else {
-            parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));
-        }
+        });
     });
 }
 
