@@ -77,6 +77,47 @@ pub fn opaque(at: usize) -> usize {
     at
 }
 
+/// Where [`prefetch`] brings lines.
+#[derive(Clone, Copy, Debug)]
+pub enum Cache {
+    First,
+    /// The first, to be written.
+    FirstToWrite,
+    Second,
+}
+
+/// Asks for the cache lines of `n` elements ahead of their use. Any address will do.
+#[inline(always)]
+pub fn prefetch<T>(at: *const T, n: usize, to: Cache) {
+    const LINE_BYTES: usize = 64;
+    for line in 0..(n * size_of::<T>()).div_ceil(LINE_BYTES) {
+        let at = at.cast::<u8>().wrapping_add(line * LINE_BYTES);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: hints, which never fault.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+            match to {
+                Cache::First | Cache::FirstToWrite => _mm_prefetch::<_MM_HINT_T0>(at.cast()),
+                Cache::Second => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
+            }
+        };
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            use std::arch::asm;
+            match to {
+                Cache::First => asm!("prfm pldl1keep, [{}]", in(reg) at,
+                    options(readonly, nostack, preserves_flags)),
+                Cache::FirstToWrite => asm!("prfm pstl1keep, [{}]", in(reg) at,
+                    options(readonly, nostack, preserves_flags)),
+                Cache::Second => asm!("prfm pldl2keep, [{}]", in(reg) at,
+                    options(readonly, nostack, preserves_flags)),
+            }
+        }
+        let _ = (at, to);
+    }
+}
+
 /// Defines an unsafe function whose body is compiled for every [`Level`] and chosen at each call.
 /// Generics are given twice: declared, then named. Call it once per block of elements, not once per
 /// element.

@@ -8,7 +8,7 @@
 
 use super::vector::{Portable, Vector};
 use crate::dtype::Element;
-use crate::kernels::arch::{Level, level};
+use crate::kernels::arch::{Cache, Level, level, prefetch};
 
 /// Registers of columns in a tile, at most.
 pub const WIDE: usize = 2;
@@ -126,40 +126,6 @@ unsafe fn term<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(
     }
 }
 
-/// Brings the cache line of `at` near.
-#[inline(always)]
-fn prefetch<T>(at: *mut T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which never faults.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
-    };
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at,
-            options(readonly, nostack, preserves_flags));
-    }
-    let _ = at;
-}
-
-/// Brings the cache line of `at` into the second-level cache.
-#[inline(always)]
-fn prefetch_l2<T>(at: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which never faults.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast())
-    };
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) at,
-            options(readonly, nostack, preserves_flags));
-    }
-    let _ = at;
-}
-
 /// The tile of `M` rows and `N` registers.
 ///
 /// # Safety
@@ -179,7 +145,7 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
         // `C` is read and written only after all terms.
         for i in 0..if t.k < FETCH_FROM { 0 } else { M } {
             for j in 0..N {
-                prefetch(t.c.wrapping_add(i * t.c_step + j * t.c_next));
+                prefetch(t.c.wrapping_add(i * t.c_step + j * t.c_next), 1, Cache::FirstToWrite);
             }
         }
         let (mut a, mut b) = (t.a, t.b);
@@ -192,7 +158,7 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
             }
             if ACCESS == Access::Panels as u8 {
                 // Panels follow one another, and the processor does not foresee the next one.
-                prefetch_l2(a.wrapping_add(t.k * t.a_step));
+                prefetch(a.wrapping_add(t.k * t.a_step), 1, Cache::Second);
             }
             a = a.wrapping_add(t.a_step);
         }

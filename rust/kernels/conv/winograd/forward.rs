@@ -4,6 +4,7 @@ use super::regions::{Region, Regions};
 use super::tiles::Room;
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS, padded};
+use crate::kernels::arch::{Cache, prefetch};
 use crate::kernels::conv::report;
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
@@ -17,7 +18,14 @@ use std::ops::Range;
 
 /// Blocks of output channels whose sums are transformed back together: as wide as a tile of the
 /// micro-kernel.
-const GROUP: usize = 2;
+pub(super) const GROUP: usize = 2;
+/// Input channels whose filters a task transforms at once: those of a group stay in the second-level
+/// cache. A multiple of [`LANES`].
+pub(super) const RUN: usize = 64;
+/// Transformed filters of this size are read faster than they are made once more.
+const CACHE_BYTES: usize = 1 << 20;
+/// Inputs whose filters are read ahead.
+const FETCH_AHEAD: usize = 4;
 /// With fewer tasks than this, output channels are split as well.
 const TASKS: usize = 4;
 
@@ -38,6 +46,11 @@ impl FilterRoom {
         let (inner, taps) = (padded(geometry.in_c), geometry.depth.kernel);
         let (points, blocks) = (geometry.points(), geometry.out_c.div_ceil(LANES));
         FilterRoom { points, inner, taps, blocks }
+    }
+
+    /// The room of as many blocks of output channels and of some input channels.
+    pub fn part(self, blocks: usize, inner: usize) -> Self {
+        FilterRoom { inner: padded(inner), blocks, ..self }
     }
 
     /// From one tap to the next.
@@ -74,22 +87,18 @@ pub unsafe fn forward<T: Real>(
     to: (*mut T, Option<OnElements<'_>>),
     keeper: Option<Keeper<'_>>,
 ) {
-    let depth = geometry.in_c * geometry.taps();
+    let taps = geometry.taps();
+    let depth = geometry.in_c * taps;
+    let gather = |(first, lanes): (usize, usize), inputs: Range<usize>, to: *mut T| {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let from = w.cast_mut().add(first * depth + inputs.start * taps);
+            let from = Mat { ptr: from, row: 1, col: depth as isize };
+            copy_matrix((inputs.len() * taps, lanes), from, Mat::rows(to, LANES));
+        }
+    };
     // SAFETY: promised by the caller.
-    unsafe {
-        apply(
-            geometry,
-            x,
-            bias,
-            to,
-            |first, lanes, to| {
-                let from =
-                    Mat { ptr: w.cast_mut().add(first * depth), row: 1, col: depth as isize };
-                copy_matrix((depth, lanes), from, Mat::rows(to, LANES));
-            },
-            (false, keeper),
-        );
-    }
+    unsafe { apply(geometry, x, bias, to, (&AcrossThreads(gather), false), keeper) }
 }
 
 /// `dx` from `dy` and the filters: a convolution with turned filters, inputs and outputs exchanged.
@@ -97,44 +106,77 @@ pub unsafe fn forward<T: Real>(
 /// # Safety
 /// As [`super::super::backward_data`].
 pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *const T, dx: *mut T) {
-    let (outputs, taps) = (geometry.out_c, geometry.taps());
+    let taps = geometry.taps();
     let depth = geometry.in_c * taps;
+    let gather = |(first, lanes): (usize, usize), outputs: Range<usize>, to: *mut T| {
+        for (i, o) in outputs.enumerate() {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let from = w.cast_mut().add(o * depth + first * taps);
+                // Filters of one input are far apart, and the processor does not foresee the next.
+                prefetch(from.wrapping_add(FETCH_AHEAD * depth), lanes * taps, Cache::First);
+                let from = Mat { ptr: from, row: 1, col: taps as isize };
+                copy_matrix((taps, lanes), from, Mat::rows(to.add(i * taps * LANES), LANES));
+            }
+        }
+    };
+    let transposed = geometry.transposed();
     // SAFETY: promised by the caller.
-    unsafe {
-        apply(
-            &geometry.transposed(),
-            dy,
-            None,
-            (dx, None),
-            |first, lanes, to| {
-                for o in 0..outputs {
-                    let from = w.cast_mut().add(o * depth + first * taps);
-                    let from = Mat { ptr: from, row: 1, col: taps as isize };
-                    copy_matrix((taps, lanes), from, Mat::rows(to.add(o * taps * LANES), LANES));
-                }
-            },
-            (true, None),
-        );
-    }
+    unsafe { apply(&transposed, dy, None, (dx, None), (&AcrossThreads(gather), true), None) }
 }
 
-/// A convolution whose filters `gather` lays out: for output channels from the first on it writes
-/// `[input channel][tap][LANES]`. `turned` reads the taps from the last to the first.
+/// Where a task finds transformed filters.
+enum Filters<'a, T, F> {
+    /// All of them, transformed before.
+    Made(*const T),
+    /// They are transformed by the task that uses them, each once.
+    Gathered(Source<'a, F>),
+}
+
+/// The filters of a convolution. For output channels from the first on and for some input channels
+/// the function writes `[input channel][tap][LANES]`; `true` reads the taps from the last to the
+/// first.
+type Source<'a, F> = (&'a AcrossThreads<F>, bool);
+
+/// `y = conv(x, w) + b` for filters from `source`.
 ///
 /// # Safety
 /// As [`forward`].
-unsafe fn apply<T: Real>(
+unsafe fn apply<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     geometry: &Geometry,
     x: *const T,
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
-    gather: impl Fn(usize, usize, *mut T),
-    (turned, keeper): (bool, Option<Keeper<'_>>),
+    source: Source<'_, F>,
+    keeper: Option<Keeper<'_>>,
 ) {
     let room = FilterRoom::new(geometry);
+    let regions = regions(geometry);
+    let (down, groups) = (regions.count(), room.blocks.div_ceil(GROUP));
+    let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };
+    let each = groups.div_ceil(parts);
+    // Filters that one region alone reads stay in the cache of the task that transforms them.
+    let run = if down == 1 { RUN } else { geometry.in_c };
     let (x, y) = (Shared(x.cast_mut()), Shared(y));
     let bias = bias.map(|b| Shared(b.cast_mut()));
-    let gather = AcrossThreads(gather);
+    let run_all = |filters: AcrossThreads<Filters<'_, T, F>>| {
+        parallel_for(down * parts, 1, |tasks| {
+            for task in tasks {
+                let region = regions.at(task / parts);
+                let groups = task % parts * each..((task % parts + 1) * each).min(groups);
+                let bias = bias.map(|b| b.ptr().cast_const());
+                let filters = (filters.get(), run);
+                // SAFETY: promised by the caller; tasks write apart.
+                unsafe {
+                    run_task(geometry, (&region, groups), x.ptr(), filters, bias, (y.ptr(), done));
+                }
+            }
+        });
+    };
+    let keeper = keeper.filter(|_| down > 1 || room.len() * size_of::<T>() <= CACHE_BYTES);
+    if down == 1 && keeper.is_none() {
+        return run_all(AcrossThreads(Filters::Gathered(source)));
+    }
     let transform = |filters: &mut [T]| {
         let filters = Shared(filters.as_mut_ptr());
         parallel_for(room.blocks, 1, |blocks| {
@@ -142,65 +184,54 @@ unsafe fn apply<T: Real>(
                 // SAFETY: promised by the caller; blocks are apart.
                 unsafe {
                     let to = filters.at(block * room.block());
-                    transform_filters(geometry, room, block, (&gather, turned), to);
+                    transform_filters(geometry, room, (block, 0..geometry.in_c), source, to);
                 }
             }
         });
     };
     with_made(keeper, room.len(), transform, |filters| {
-        let filters = Shared(filters.as_ptr().cast_mut());
-        let regions = Regions::new(geometry, task_tiles(geometry));
-        let (down, groups) = (regions.count(), room.blocks.div_ceil(GROUP));
-        let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };
-        let each = groups.div_ceil(parts);
-        parallel_for(down * parts, 1, |tasks| {
-            for task in tasks {
-                let region = regions.at(task / parts);
-                let groups = task % parts * each..((task % parts + 1) * each).min(groups);
-                let bias = bias.map(|b| b.ptr().cast_const());
-                // SAFETY: promised by the caller; tasks write apart.
-                unsafe {
-                    let right = (filters.ptr().cast_const(), room);
-                    run_task(geometry, (&region, groups), x.ptr(), right, bias, (y.ptr(), done));
-                }
-            }
-        });
+        run_all(AcrossThreads(Filters::Made(filters.as_ptr())));
     });
 }
 
-/// A function that only reads through the pointers it holds.
+/// What only reads through the pointers it holds.
 struct AcrossThreads<F>(F);
 
 // SAFETY: what it reads is not written while it is used; see `apply`.
 unsafe impl<F> Sync for AcrossThreads<F> {}
-
-/// Tiles that a task reads: about as many as leave its block of the input in the second-level
-/// cache, and enough that the cost of reading the filters is negligible.
-fn task_tiles(geometry: &Geometry) -> usize {
-    let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96) * (POINTS / geometry.points());
-    if geometry.depth.kernel == 1 { tiles } else { 3 * tiles }
+impl<F> AcrossThreads<F> {
+    fn get(&self) -> &F {
+        &self.0
+    }
 }
 
-/// Transforms a block of filters.
+/// The tiles of the output in regions that read about as many tiles as leave a task's block of the
+/// input in the second-level cache, and enough that the cost of reading the filters is negligible.
+pub fn regions(geometry: &Geometry) -> Regions {
+    let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96) * (POINTS / geometry.points());
+    Regions::new(geometry, if geometry.depth.kernel == 1 { tiles } else { 3 * tiles })
+}
+
+/// Transforms the filters of a block of output channels on some input channels.
 ///
 /// # Safety
 /// `to` has the room of a block.
-unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
+unsafe fn transform_filters<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     geometry: &Geometry,
     room: FilterRoom,
-    block: usize,
-    (gather, turned): (&AcrossThreads<F>, bool),
+    (block, inputs): (usize, Range<usize>),
+    (gather, turned): Source<'_, F>,
     to: *mut T,
 ) {
-    let (first, inputs) = (block * LANES, geometry.in_c);
+    let (first, inner) = (block * LANES, inputs.len());
     let lanes = LANES.min(geometry.out_c - first);
     let (count, square) = (geometry.taps(), geometry.square());
-    with_scratch(inputs * count * LANES, |taps: &mut [T]| {
+    with_scratch(inner * count * LANES, |taps: &mut [T]| {
         if lanes < LANES {
             taps.fill(T::zero());
         }
         let taps = taps.as_mut_ptr();
-        (gather.0)(first, lanes, taps);
+        (gather.0)((first, lanes), inputs, taps);
         let (line, point) = ((geometry.kernel[1] * LANES) as isize, LANES as isize);
         for tap in 0..geometry.depth.kernel {
             let (first, steps) = match turned {
@@ -210,7 +241,7 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
             // SAFETY: promised by the caller.
             unsafe {
                 (geometry.transforms::<T>().filter)(&Squares {
-                    count: inputs,
+                    count: inner,
                     from: taps.add(first * LANES),
                     to: to.add(tap * room.tap()),
                     from_steps: [steps[0], steps[1], (count * LANES) as isize],
@@ -221,27 +252,32 @@ unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
     });
 }
 
-/// The outputs of a region and some groups of output channels.
+/// The outputs of a region and some groups of output channels. The sums are added up over runs of
+/// `run` input channels.
 ///
 /// # Safety
-/// As [`forward`]; the filters are transformed.
-unsafe fn run_task<T: Real>(
+/// As [`forward`].
+unsafe fn run_task<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     geometry: &Geometry,
     (region, groups): (&Region, Range<usize>),
     x: *const T,
-    (filters, filter_room): (*const T, FilterRoom),
+    (filters, run): (&Filters<'_, T, F>, usize),
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
 ) {
+    let filter_room = FilterRoom::new(geometry);
+    let run_room = filter_room.part(GROUP, run);
+    let own = if matches!(filters, Filters::Gathered(_)) { run_room.len() } else { 0 };
     let points = geometry.points();
     let room = Room { points, blocks: filter_room.inner / LANES, tiles: region.tiles_read() };
     let sum_room = Room { points, blocks: GROUP, tiles: region.tiles() };
     let (each, [_, out_size]) = (region.tiles_each(), geometry.sizes());
     let (input, output) = geometry.cuts();
     let transforms = geometry.transforms::<T>();
-    with_scratch(room.len() + sum_room.len(), |scratch: &mut [T]| {
-        let (points, sums) = scratch.split_at_mut(room.len());
-        let (points, sums) = (points.as_mut_ptr(), sums.as_mut_ptr());
+    with_scratch(room.len() + sum_room.len() + own, |scratch: &mut [T]| {
+        let (points, rest) = scratch.split_at_mut(room.len());
+        let (sums, own) = rest.split_at_mut(sum_room.len());
+        let (points, sums, own) = (points.as_mut_ptr(), sums.as_mut_ptr(), own.as_mut_ptr());
         for block in 0..room.blocks {
             let channels = LANES.min(geometry.in_c - block * LANES);
             for i in 0..region.inputs() {
@@ -262,10 +298,25 @@ unsafe fn run_task<T: Real>(
             let blocks = group * GROUP..((group + 1) * GROUP).min(filter_room.blocks);
             // SAFETY: promised by the caller.
             unsafe {
-                let filters = filters.add(blocks.start * filter_room.block());
-                let (left, to) = ((points.cast_const(), room), (sums, sum_room));
-                let terms = (geometry.in_c, region.taps, each);
-                multiply(terms, left, (filters, filter_room), blocks.len(), to);
+                for first in (0..geometry.in_c).step_by(run) {
+                    let inputs = first..(first + run).min(geometry.in_c);
+                    let right = match *filters {
+                        Filters::Made(all) => {
+                            let first = blocks.start * filter_room.block() + first * LANES;
+                            (all.add(first), filter_room)
+                        }
+                        Filters::Gathered(source) => {
+                            for (i, block) in blocks.clone().enumerate() {
+                                let (part, to) = ((block, inputs.clone()), i * run_room.block());
+                                transform_filters(geometry, run_room, part, source, own.add(to));
+                            }
+                            (own.cast_const(), run_room)
+                        }
+                    };
+                    let left = points.add(first / LANES * room.block()).cast_const();
+                    let terms = (inputs, region.taps, each);
+                    multiply(terms, (left, room), right, blocks.len(), (sums, sum_room));
+                }
                 for (i, block) in blocks.enumerate() {
                     let first = block * LANES;
                     let channels = LANES.min(geometry.out_c - first);
@@ -303,13 +354,14 @@ pub(super) unsafe fn clear<T>((to, point): (*mut T, usize), points: usize, tiles
     }
 }
 
-/// The products of `terms` channels at all points for `blocks` blocks of output channels, summed
-/// over the taps on the depth axis, whose tiles are `each` apart.
+/// The products of some input channels, the first of which both operands begin with, at all points
+/// for `blocks` blocks of output channels, summed over the taps on the depth axis, whose tiles are
+/// `each` apart; added to the sums of the input channels before.
 ///
 /// # Safety
 /// The buffers have the sizes of their extents.
 unsafe fn multiply<T: Real>(
-    (terms, taps, each): (usize, usize, usize),
+    (inputs, taps, each): (Range<usize>, usize, usize),
     (points, room): (*const T, Room),
     (filters, filter_room): (*const T, FilterRoom),
     blocks: usize,
@@ -333,7 +385,7 @@ unsafe fn multiply<T: Real>(
                     // SAFETY: promised by the caller.
                     unsafe {
                         run(&Tile {
-                            k: terms,
+                            k: inputs.len(),
                             a: points.add(p * room.point() + tile * LANES),
                             a_step: room.block(),
                             b: filters
@@ -347,7 +399,7 @@ unsafe fn multiply<T: Real>(
                                 .add(rows.start * LANES),
                             c_step: LANES,
                             c_next: distance(sum_room.block()),
-                            add: tap > 0,
+                            add: inputs.start + tap > 0,
                             bias: std::ptr::null(),
                         });
                     }

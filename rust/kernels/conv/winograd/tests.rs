@@ -214,6 +214,31 @@ fn lines_in_several_regions_match_naive() {
     }
 }
 
+/// Few tiles of many channels: filters are transformed, and gradients of filters are multiplied, in
+/// runs of input channels.
+#[test]
+fn runs_of_channels_match_naive() {
+    for channels in [[70, 5], [17, 130]] {
+        for (kernel, stride, size) in [(3, 1, [7, 5]), (5, 1, [3, 4]), (7, 2, [9, 4])] {
+            check_runs(filter(kernel, stride, (1, channels, size, [kernel / 2; 2])));
+        }
+        check_runs(volume([2, 3, 1], (3, 1), (2, channels, [3, 5], [1, 1])));
+        for axis in 0..3 {
+            check_runs(line((axis, 3, 1), 1, (2, channels, [5, 3, 4])));
+        }
+    }
+    check_runs(filter(3, 1, (1, [130, 40], [6, 5], [1, 1])));
+}
+
+fn check_runs(conv: Option<Conv>) {
+    let conv = conv.unwrap();
+    let [x, w, dy] = operands(&conv, 8);
+    let want = naive(&conv, &x, &w, &dy);
+    for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
+        assert!(close(got, want, 1e-11), "{conv:?}");
+    }
+}
+
 #[test]
 fn columns_that_no_output_reads_are_skipped() {
     let conv = filter(8, 2, (1, [1, 1], [4, 13], [2, 0])).unwrap();
