@@ -149,3 +149,14 @@ def test_numbers_with_probabilities(dtype):
 def test_settings_out_of_range_are_refused(name, settings, gpu):
     with pytest.raises(mx.MXNetError, match="invalid (alpha|lam|p)"):
         getattr(nd.random, name)(**settings, shape=(4,), ctx=gpu).wait_to_read()
+
+
+@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize("forward", [True, False])
+def test_gradients_of_dropout_are_those_of_the_forward_pass(forward, backward, gpu):
+    x = mx.nd.ones((1000,), ctx=gpu)
+    x.attach_grad()
+    with mx.autograd.record(train_mode=forward):
+        y = mx.nd.Dropout(x, p=0.5)
+    y.backward(train_mode=backward)
+    np.testing.assert_array_equal(x.grad.asnumpy(), y.asnumpy())

@@ -283,6 +283,41 @@ def test_dropout_follows_the_training_flag():
         assert (nd.Dropout(x, p=0.5).asnumpy() == 0).any()
 
 
+@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize("forward", [True, False])
+def test_gradients_of_dropout_are_those_of_the_forward_pass(forward, backward):
+    x = leaf(np.ones(1000))
+    with autograd.record(train_mode=forward):
+        y = nd.Dropout(x, p=0.5)
+    y.backward(train_mode=backward)
+    np.testing.assert_array_equal(x.grad.asnumpy(), y.asnumpy())
+
+
+@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize("mode", ["rnn_tanh", "lstm", "gru"])
+def test_gradients_of_recurrent_dropout_are_those_of_the_forward_pass(mode, forward, backward):
+    cells = {"rnn_tanh": 1, "gru": 3, "lstm": 4}[mode]
+    rng = np.random.RandomState(0)
+    weights = nd.array(
+        rng.normal(0, 0.7, cells * (4 * 3 + 4 * 4 + 8 + 2 * 4 * 4 + 8)), dtype="float64"
+    )
+    states = [nd.zeros((2, 2, 4), dtype="float64")] * (2 if mode == "lstm" else 1)
+
+    def loss(values):
+        mx.random.seed(5)
+        x = nd.array(values, dtype="float64")
+        x.attach_grad()
+        with autograd.record(train_mode=forward):
+            y = nd.RNN(x, weights, *states, state_size=4, num_layers=2, mode=mode, p=0.5)
+        y.backward(train_mode=backward)
+        return y.asnumpy().sum(), x.grad.asnumpy()
+
+    x, step = rng.normal(0, 1, (5, 2, 3)), rng.normal(0, 1, (5, 2, 3))
+    slope = (loss(x + 1e-6 * step)[0] - loss(x - 1e-6 * step)[0]) / 2e-6
+    assert (loss(x)[1] * step).sum() == pytest.approx(slope, rel=1e-5)
+
+
 def test_get_symbol():
     x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     with autograd.record():

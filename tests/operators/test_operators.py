@@ -300,6 +300,18 @@ def test_uniform_stays_below_its_bound(dtype, low, high):
         assert drawn.max() < np.dtype(dtype).type(high)
 
 
+@pytest.mark.parametrize("pool_type", ["max", "avg"])
+def test_pooling_ignores_numbers_beyond_the_axes_of_the_kernel(pool_type):
+    x = mx.nd.array(np.random.RandomState(0).rand(1, 2, 7, 6))
+    some = {"kernel": (3, 3), "pool_type": pool_type}
+    more = mx.nd.Pooling(x, **some, pad=(1, 1, 1, 1), stride=(2, 1, 5))
+    np.testing.assert_array_equal(
+        host(more), host(mx.nd.Pooling(x, **some, pad=(1, 1), stride=(2, 1)))
+    )
+    with pytest.raises(mx.MXNetError, match="'pad' has value .1,., expected 2 numbers"):
+        mx.nd.Pooling(x, **some, pad=(1,))
+
+
 def test_dropout():
     x = mx.nd.ones((200, 100))
     np.testing.assert_array_equal(host(mx.nd.Dropout(x, p=0.3)), 1.0)

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernels::broadcast::broadcast_strides;
 use crate::operator::{Attrs, Axes, Call, Compare, Grid, Kernel, Launcher, Match, OpReq};
 use crate::ops::elementwise::unary_formulas;
-use crate::ops::nn::dropout::{DropoutParam, drops};
+use crate::ops::nn::dropout::{DropoutParam, drops, has_mask};
 use crate::ops::nn::leaky_relu::{LeakyReluParam, LeakyType, channels, from_output};
 use crate::ops::nn::softmax::{SoftmaxActivationParam, SoftmaxMode, SoftmaxParam};
 use crate::ops::nn::softmax_output::{self, Normalization, SoftmaxOutputParam};
@@ -341,7 +341,7 @@ fn dropout() -> Vec<Kernel> {
     let mut made = Kernel::cuda("random", &functions, &[("data", FLOATS)], |call, launcher| {
         let (x, mask) = (&call.inputs[0], &call.outputs[1]);
         let dropped = drops(call);
-        if dropped || call.ctx.need_grad {
+        if dropped || (call.ctx.need_grad && has_mask(call)) {
             let keep = 1.0 - call.attrs.get::<DropoutParam>().p;
             let (n, all) = (mask.size(), i32::from(!dropped));
             let mut args = args![n as i64, mask.ptr(), call.ctx.random, keep, all];
@@ -379,7 +379,7 @@ fn dropout_back() -> Vec<Kernel> {
     let functions = ["drop_mask<$0>", "drop<$0>"];
     let made = kernel("random", &functions, &[("data", FLOATS)], |call, launcher| {
         let (g, mask) = (&call.inputs[0], &call.inputs[1]);
-        times_mask(call, launcher, g, if drops(call) { mask } else { g })
+        times_mask(call, launcher, g, if has_mask(call) { mask } else { g })
     });
     vec![made]
 }

@@ -72,7 +72,7 @@ pub fn operators() -> Vec<OpDef> {
     let backward = OpDef::new::<DropoutParam>("_backward_Dropout")
         .inplace(&[InplacePair::new(0, 0)])
         .kernel(widening::cpu(|call| {
-            if !drops(call) {
+            if !has_mask(call) {
                 return copy_first(call);
             }
             with_real!(call.inputs[0].dtype(), T => {
@@ -87,8 +87,8 @@ pub fn operators() -> Vec<OpDef> {
 fn forward_kernel() -> crate::operator::Kernel {
     let mut kernel = widening::cpu(|call| {
         if !drops(call) {
-            if call.ctx.need_grad {
-                // A gradient taken as in training reads the mask.
+            if call.ctx.need_grad && has_mask(call) {
+                // The gradient reads the mask, whatever the mode it is taken in.
                 with_real!(call.outputs[1].dtype(), T => {
                     keep_all::<T>(&call.outputs[1]);
                     Ok(())
@@ -107,9 +107,16 @@ fn forward_kernel() -> crate::operator::Kernel {
     kernel
 }
 
+/// Whether this forward pass drops elements.
 pub fn drops(call: &Call<'_>) -> bool {
-    let param: &DropoutParam = call.attrs.get();
-    param.p > 0.0 && (call.ctx.is_train || param.mode == DropoutMode::Always)
+    let always = call.attrs.get::<DropoutParam>().mode == DropoutMode::Always;
+    has_mask(call) && (call.ctx.is_train || always)
+}
+
+/// Whether forward passes whose gradient may be taken fill the mask: with ones if they drop
+/// nothing.
+pub fn has_mask(call: &Call<'_>) -> bool {
+    call.attrs.get::<DropoutParam>().p > 0.0
 }
 
 fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {

@@ -191,9 +191,11 @@ fn window(param: &PoolingParam, rank: usize) -> Result<(Layout, Tuple, Tuple, Tu
         let expected = format!("{spatial_rank} numbers for data of {rank} axes");
         return Err(Error::argument("kernel", "value", Shape::new(&param.kernel), expected));
     }
+    // What is beyond the axes is ignored, as in MXNet: networks with pad=(1, 1, 1, 1) rely on it.
+    let ours = |tuple: &Tuple| tuple.iter().take(spatial_rank).copied().collect::<Tuple>();
     let kernel = spatial(&param.kernel, "kernel", spatial_rank, 1, 1)?;
-    let stride = spatial(&param.stride, "stride", spatial_rank, 1, 1)?;
-    let pad = spatial(&param.pad, "pad", spatial_rank, 0, 0)?;
+    let stride = spatial(&ours(&param.stride), "stride", spatial_rank, 1, 1)?;
+    let pad = spatial(&ours(&param.pad), "pad", spatial_rank, 0, 0)?;
     if pad.iter().zip(&kernel).any(|(p, k)| p >= k) {
         let expected = format!("less than kernel {}", Shape::new(&kernel));
         return Err(Error::argument("pad", "value", Shape::new(&pad), expected));

@@ -19,8 +19,8 @@ use std::ops::Range;
 /// Blocks of output channels whose sums are transformed back together: as wide as a tile of the
 /// micro-kernel.
 pub(super) const GROUP: usize = 2;
-/// Input channels whose filters a task transforms at once: those of a group stay in the second-level
-/// cache. A multiple of [`LANES`].
+/// Input channels whose filters a task transforms at once: those of a group stay in the
+/// second-level cache. A multiple of [`LANES`].
 pub(super) const RUN: usize = 64;
 /// Transformed filters of this size are read faster than they are made once more.
 const CACHE_BYTES: usize = 1 << 20;

@@ -80,12 +80,13 @@ S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNL
 Senior, F. Beaufays, arXiv:1402.1128 (projection).
 "#;
 
-/// The state that a forward run leaves for the backward one: its random key and, if gradients will
-/// be needed, the run itself: a `RecordedRun` of the element type or, on a device, what it has
-/// kept.
+/// The state that a forward run leaves for the backward one: its random key and mode and, if
+/// gradients will be needed, the run itself: a `RecordedRun` of the element type or, on a device,
+/// what it has kept.
 #[derive(Default)]
 struct LastRun {
     key: RandomKey,
+    train: bool,
     run: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -303,7 +304,7 @@ impl Rnn {
             let last = is_wanted(0).then(|| run.out_data[0].slice_mut::<T>());
             let (made, results) = source.run(last);
             let made = run.ctx.need_grad.then(|| Arc::new(made) as Arc<dyn Any + Send + Sync>);
-            *self.kept.lock() = LastRun { key: run.ctx.random, run: made };
+            *self.kept.lock() = LastRun { key: run.ctx.random, train: run.ctx.is_train, run: made };
             for (i, values) in [(1, results.states), (2, results.cells)] {
                 if is_wanted(i) {
                     run.out_data[i].slice_mut::<T>().copy_from_slice(&values);
@@ -319,7 +320,7 @@ impl Rnn {
             let mut source = source::<T>(&self.param, run.ctx, inputs);
             let kept = {
                 let kept = self.kept.lock();
-                source.key = kept.key;
+                (source.key, source.train) = (kept.key, kept.train);
                 kept.run.clone().and_then(|run| run.downcast::<RecordedRun<T>>().ok())
             };
             // A run that kept nothing is repeated.

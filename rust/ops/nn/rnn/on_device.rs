@@ -44,7 +44,7 @@ pub fn forward(of: &Rnn, run: &Forward<'_>, launcher: &mut dyn Launcher) -> Resu
     let keep = run.ctx.need_grad;
     let made = rnn::forward(launcher, &source, &Results { out, states, cells }, keep)?;
     let made = made.map(|made| Arc::new(made) as Arc<dyn Any + Send + Sync>);
-    *of.kept.lock() = LastRun { key: run.ctx.random, run: made };
+    *of.kept.lock() = LastRun { key: run.ctx.random, train: run.ctx.is_train, run: made };
     Ok(())
 }
 
@@ -53,7 +53,7 @@ pub fn backward(of: &Rnn, run: &Backward<'_>, launcher: &mut dyn Launcher) -> Re
     let mut source = operands(of, run.ctx, &inputs);
     let recorded = {
         let kept = of.kept.lock();
-        source.key = kept.key;
+        (source.key, source.train) = (kept.key, kept.train);
         kept.run.clone().and_then(|run| run.downcast::<Recorded>().ok())
     };
     let head =

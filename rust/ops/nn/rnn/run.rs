@@ -23,7 +23,7 @@ pub struct Source<'a, T> {
     batch: usize,
     first: usize,
     pub key: RandomKey,
-    train: bool,
+    pub train: bool,
 }
 
 /// The operands in `inputs`, those of the operator.
