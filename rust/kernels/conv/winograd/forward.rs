@@ -10,7 +10,7 @@ use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
 use crate::kernels::gemm::pack::RowPanels;
 use crate::kernels::kept::{Keeper, with_made};
-use crate::kernels::layout::copy_matrix;
+use crate::kernels::layout::{copy_matrix, copy_row};
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -246,6 +246,7 @@ unsafe fn transform_filters<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)
                     to: to.add(tap * room.tap()),
                     from_steps: [steps[0], steps[1], (count * LANES) as isize],
                     to_steps: [geometry.reach()[1] * room.point(), room.point(), LANES],
+                    bias: None,
                 });
             }
         }
@@ -321,15 +322,12 @@ unsafe fn run_task<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
                     let first = block * LANES;
                     let channels = LANES.min(geometry.out_c - first);
                     let sums = sums.add(i * sum_room.block());
-                    if let Some(bias) = bias {
-                        let at = geometry.ones() * sum_room.point();
-                        add_bias((bias.add(first), channels), sums.add(at), sum_room.tiles);
-                    }
+                    let bias = bias.map(|bias| lanes(bias.add(first), channels));
                     for i in 0..region.slices.len() {
                         let at = region.written_at(geometry, i, first);
                         let to = (y.add(at), channels);
                         let from = (sums.add(i * each * LANES).cast_const(), sum_room.point());
-                        output.restore(from, region.area(), transforms.output, to);
+                        output.restore(from, region.area(), (transforms.output, bias), to);
                         let (row, before) = (at / output.apart, at % output.apart);
                         debug_assert_eq!(before % out_size, 0, "slices are whole");
                         for written in output.written(region.area()) {
@@ -411,21 +409,13 @@ unsafe fn multiply<T: Real>(
 
 const _: () = assert!(BLOCK == LANES, "blocks of channels are the micro-kernel's blocks of terms");
 
-/// Adds the bias of a block of channels to its sums at the point that goes into every output of a
-/// tile with factor 1.
+/// The bias of a block of channels.
 ///
 /// # Safety
-/// There are sums of this many tiles.
-unsafe fn add_bias<T: Real>((bias, channels): (*const T, usize), sums: *mut T, tiles: usize) {
+/// There are so many channels.
+unsafe fn lanes<T: Real>(bias: *const T, channels: usize) -> [T; LANES] {
     let mut lanes = [T::zero(); LANES];
-    for (lane, to) in lanes.iter_mut().enumerate().take(channels) {
-        // SAFETY: promised by the caller.
-        *to = unsafe { *bias.add(lane) };
-    }
-    for tile in 0..tiles {
-        for lane in 0..LANES {
-            // SAFETY: promised by the caller.
-            unsafe { *sums.add(tile * LANES + lane) += lanes[lane] };
-        }
-    }
+    // SAFETY: promised by the caller.
+    unsafe { copy_row(bias, lanes.as_mut_ptr(), channels) };
+    lanes
 }

@@ -100,7 +100,7 @@ impl Cut {
             unsafe {
                 self.stage(planes, area, staged);
                 let from = (staged.as_ptr(), self.staged_steps(width));
-                run_all(run, area, from, (to, self.steps(area, point)));
+                run_all((run, None), area, from, (to, self.steps(area, point)));
             }
         });
     }
@@ -157,8 +157,8 @@ impl Cut {
         })
     }
 
-    /// Transforms sums back to the outputs of an area of one slice and block of channels; the
-    /// inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
+    /// Transforms sums back to the outputs of an area of one slice and block of channels, and adds a
+    /// bias; the inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
     ///
     /// # Safety
     /// As [`Cut::transform`], with planes that are written.
@@ -166,7 +166,7 @@ impl Cut {
         &self,
         (from, point): (*const T, usize),
         area: Area<'_>,
-        run: Transform<T>,
+        run: (Transform<T>, Option<[T; LANES]>),
         (first, channels): (*mut T, usize),
     ) {
         let ([height, width], [(lines, _), (columns, _)]) = (self.reached(area), self.inside(area));
@@ -198,8 +198,8 @@ impl Cut {
 ///
 /// # Safety
 /// As [`Transform`].
-unsafe fn run_all<T>(
-    run: Transform<T>,
+unsafe fn run_all<T: Copy>(
+    (run, bias): (Transform<T>, Option<[T; LANES]>),
     area: Area<'_>,
     (from, from_steps): (*const T, [usize; 4]),
     (to, to_steps): (*mut T, [usize; 4]),
@@ -217,6 +217,7 @@ unsafe fn run_all<T>(
                 to: to.add(i * to_steps[2 + outer]),
                 from_steps: steps(from_steps).map(|s| s as isize),
                 to_steps: steps(to_steps),
+                bias,
             });
         }
     }

@@ -344,6 +344,7 @@ unsafe fn write_filters<T: Real>(
                     to: taps.as_mut_ptr().add(tap * geometry.square() * LANES),
                     from_steps: steps.map(|s| s as isize),
                     to_steps: [geometry.kernel[1] * LANES, LANES, count * LANES],
+                    bias: None,
                 });
             }
             let from = Mat { ptr: taps.as_mut_ptr(), row: 1, col: LANES as isize };
