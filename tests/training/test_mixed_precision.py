@@ -164,7 +164,7 @@ def test_an_overflow_leaves_out_the_update_and_halves_the_scale():
     with pytest.raises(ValueError, match="call amp.init_trainer"):
         amp.unscale(trainer)
     amp.init_trainer(trainer)
-    scaler = trainer._loss_scaler
+    scaler = trainer._amp_loss_scaler
     for x, weight, scale in ((np.inf, 1.0, 32768.0), (1.0, 0.5, 32768.0)):
         with autograd.record():
             loss = net(nd.full((4, 2), x))
