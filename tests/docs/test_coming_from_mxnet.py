@@ -124,6 +124,45 @@ def test_a_program_runs_unchanged(tmp_path, how):
     assert not done.stderr
 
 
+LOOKS_FIRST = """
+import sys
+from importlib.util import find_spec
+assert not [name for name in sys.modules if name.partition(".")[0] == "mxnet"]
+assert find_spec("mxnet").name == "mxnet" and "mxnet" not in sys.modules
+import colorsys
+assert "mxnet" not in sys.modules
+FIRST
+import mxnet, rsnet
+assert mxnet is sys.modules["mxnet"] is rsnet and rsnet.__spec__.name == "rsnet"
+assert sys.modules["mxnet.ndarray"] is mxnet.nd and mxnet.__version__ == mxnet.mxnet_version
+del sys.modules["mxnet"]
+from mxnet import nd
+assert nd is rsnet.nd
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("first", ["import mxnet as mx", "from mxnet import nd", "import mxnet.io"])
+def test_mxnet_is_not_there_before_a_program_imports_it(tmp_path, first):
+    (tmp_path / "looks.py").write_text(LOOKS_FIRST.replace("FIRST", first))
+    done = python(None, "-m", "rsnet.as_mxnet", "looks.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("use", ["rsnet.as_mxnet()", "import mxnet"])
+def test_modules_that_mxnet_loads_need_no_import(tmp_path, use):
+    (tmp_path / "uses.py").write_text(
+        "import concurrent, multiprocessing, urllib, sys, rsnet\n"
+        "assert 'multiprocessing.pool' not in sys.modules\n"
+        f"{use}\n"
+        "multiprocessing.pool.Pool, urllib.request.urlopen, concurrent.futures.Future\n"
+    )
+    how = () if "(" in use else ("-m", "rsnet.as_mxnet")
+    done = python(None, *how, "uses.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 STARTS_PROCESSES = """
 import multiprocessing as mp
 from concurrent.futures import ProcessPoolExecutor
