@@ -116,6 +116,7 @@ _ON_DEMAND = {
     "model": "model",
     "executor_manager": "executor_manager",
     "contrib": "contrib",
+    "onnx": "onnx",
     "misc": "misc",
     "symbol_doc": "symbol_doc",
     "ndarray_doc": "ndarray_doc",

@@ -19,6 +19,13 @@ from ._mxnet_names import PLACES, why_missing
 
 _PACKAGE = __name__.rpartition(".")[0]
 
+#: Modules that MXNet imports, and that programs use without importing them. They take 20 ms, which
+#: those pay that import `mxnet`; what else MXNet loads, programs import themselves.
+_LOADED_BY_MXNET = ("concurrent.futures", "multiprocessing.pool", "urllib.request")
+
+#: Is `mxnet` to be rsnet when a program first imports it?
+_is_expected = False
+
 
 class _SameModule:
     """A loader whose module exists already."""
@@ -34,13 +41,27 @@ class _SameModule:
         module.__spec__ = self._spec  # the import system has put the alias' own there
 
 
+class _Itself(_SameModule):
+    """A loader of ``mxnet``."""
+
+    def exec_module(self, module: Any) -> None:
+        super().exec_module(module)
+        _enter(module)
+
+
 class _AliasFinder:
-    """Finds ``mxnet.X`` as ``rsnet.X`` while ``sys.modules["mxnet"]`` is rsnet."""
+    """Finds ``mxnet.X`` as ``rsnet.X`` while ``sys.modules["mxnet"]`` is rsnet, and ``mxnet`` where
+    it is expected.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if sys.modules.get("mxnet") is not sys.modules[_PACKAGE]:
+        package = sys.modules[_PACKAGE]
+        if fullname == "mxnet" and _is_expected:
+            itself: Any = _Itself(package)
+            return ModuleSpec(fullname, itself)
+        if sys.modules.get("mxnet") is not package:
             return None
         top, _, rest = fullname.partition(".")
         if top != "mxnet" or not rest:
@@ -117,6 +138,30 @@ def install_finders() -> None:
     sys.meta_path.extend((_PlaceFinder(), _MissingFinder()))
 
 
+def _enter(package: ModuleType) -> None:
+    """Enters the package and its modules under MXNet's names."""
+    sys.modules["mxnet"] = package
+    _enter_modules()
+    for name in _LOADED_BY_MXNET:
+        importlib.import_module(name)
+
+
+def _expect() -> ModuleType:
+    """Lets the first import of `mxnet` find rsnet; returns the package."""
+    package = sys.modules[_PACKAGE]
+    other = sys.modules.get("mxnet", package)
+    if other is not package:
+        where = getattr(other, "__file__", None) or "another place"
+        raise ImportError(
+            f"mxnet is imported from {where} already: expected rsnet.as_mxnet() before it",
+            name="mxnet",
+        )
+    global _is_expected
+    _is_expected = True
+    vars(package)["__version__"] = vars(package)["mxnet_version"]
+    return package
+
+
 def install() -> ModuleType:
     """Makes ``import mxnet`` mean rsnet in this process; returns the package.
 
@@ -127,27 +172,21 @@ def install() -> ModuleType:
     ImportError
         If another `mxnet` has been imported.
     """
-    package = sys.modules[_PACKAGE]
-    other = sys.modules.get("mxnet", package)
-    if other is not package:
-        where = getattr(other, "__file__", None) or "another place"
-        raise ImportError(
-            f"mxnet is imported from {where} already: expected rsnet.as_mxnet() before it",
-            name="mxnet",
-        )
-    sys.modules["mxnet"] = package
-    _enter_modules()
-    vars(package)["__version__"] = vars(package)["mxnet_version"]
+    package = _expect()
+    _enter(package)
     return package
 
 
 def install_everywhere() -> ModuleType:
     """As :func:`install`, also in the processes that `multiprocessing` starts from here by `spawn`
     or `forkserver`: these begin by importing the program's main module.
+
+    `sys.modules` has no `mxnet` before the program imports it: programs for many frameworks look
+    there for the one that is in use.
     """
     from multiprocessing import spawn
 
-    package = install()
+    package = _expect()
     prepare: Any = spawn.get_preparation_data
     if not hasattr(prepare, "_hands_on"):
 

@@ -39,6 +39,7 @@ NAMES: dict[str, frozenset[str]] = {
             amp autograd io nd ndarray onnx quant quantization svrg_optimization sym symbol
             tensorboard text
         """,
+        "contrib.onnx": "export_model get_model_metadata import_model import_to_gluon onnx2mx",
         "contrib.quantization": """
             calib_graph combine_histogram quantize_graph quantize_model quantize_model_mkldnn
             quantize_net quantize_net_v2
@@ -72,6 +73,7 @@ NAMES: dict[str, frozenset[str]] = {
             check_label_shapes create np register
         """,
         "model": "BatchEndParam FeedForward load_checkpoint load_params save_checkpoint",
+        "onnx": "export_model get_operator_support mx2onnx",
         "optimizer": """
             AdaDelta AdaGrad Adam Adamax DCASGD FTML Ftrl LAMB LARS LBSGD NAG Nadam Optimizer
             RMSProp SGD SGLD Signum Test Updater ccSGD contrib create get_updater register
@@ -143,6 +145,7 @@ HALF_PRIVATE: dict[str, frozenset[str]] = {
 PLACES: dict[str, str] = {
     "contrib.amp.amp": "contrib.amp.training",
     "contrib.ndarray": "ndarray.contrib",
+    "contrib.onnx.onnx2mx": "contrib.onnx",
     "contrib.quant": "contrib.quantization",
     "contrib.symbol": "symbol.contrib",
     "gluon.contrib.nn.basic_layers": "gluon.contrib.nn",
@@ -152,6 +155,7 @@ PLACES: dict[str, str] = {
     "kvstore.kvstore": "kvstore",
     "metric.ndarray": "ndarray",
     "ndarray.utils": "ndarray",
+    "onnx.mx2onnx": "onnx",
     "optimizer.optimizer": "optimizer",
     "rnn.io": "rnn",
     "rnn.rnn": "rnn",

@@ -88,18 +88,20 @@ class Speedometer:
         self.batch_size = batch_size
         self.frequent = integer("frequent", frequent, least=1)
         self.auto_reset = auto_reset
-        self._since: float | None = None
-        self._last = 0
+        # Whether it counts, since when, and the last batch: subclasses have these names from MXNet.
+        self.init = False
+        self.tic = 0.0
+        self.last_count = 0
 
     def __call__(self, param: Any) -> None:
         count = param.nbatch
-        if self._since is None or count < self._last:
-            self._since, self._last = time.perf_counter(), count
+        if not self.init or count < self.last_count:
+            self.init, self.tic, self.last_count = True, time.time(), count
             return
-        self._last = count
+        self.last_count = count
         if count % self.frequent:
             return
-        elapsed = time.perf_counter() - self._since
+        elapsed = time.time() - self.tic
         speed = self.frequent * self.batch_size / elapsed if elapsed else float("inf")
         metric = param.eval_metric
         if metric is None:
@@ -119,7 +121,7 @@ class Speedometer:
                 speed,
                 shown,
             )
-        self._since = time.perf_counter()
+        self.tic = time.time()
 
 
 def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:

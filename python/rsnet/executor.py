@@ -96,6 +96,11 @@ class Executor:
         # What was shared is in the arrays and the handle: an executor that is given up is freed.
         return cls(handle, symbol, bound | {"shared": None})
 
+    @property
+    def _ctx(self) -> Any:
+        """The device, for programs that bind again by hand."""
+        return self._bound["ctx"]
+
     # ---- running -------------------------------------------------------------------------------
 
     def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:

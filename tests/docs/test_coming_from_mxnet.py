@@ -124,6 +124,45 @@ def test_a_program_runs_unchanged(tmp_path, how):
     assert not done.stderr
 
 
+LOOKS_FIRST = """
+import sys
+from importlib.util import find_spec
+assert not [name for name in sys.modules if name.partition(".")[0] == "mxnet"]
+assert find_spec("mxnet").name == "mxnet" and "mxnet" not in sys.modules
+import colorsys
+assert "mxnet" not in sys.modules
+FIRST
+import mxnet, rsnet
+assert mxnet is sys.modules["mxnet"] is rsnet and rsnet.__spec__.name == "rsnet"
+assert sys.modules["mxnet.ndarray"] is mxnet.nd and mxnet.__version__ == mxnet.mxnet_version
+del sys.modules["mxnet"]
+from mxnet import nd
+assert nd is rsnet.nd
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("first", ["import mxnet as mx", "from mxnet import nd", "import mxnet.io"])
+def test_mxnet_is_not_there_before_a_program_imports_it(tmp_path, first):
+    (tmp_path / "looks.py").write_text(LOOKS_FIRST.replace("FIRST", first))
+    done = python(None, "-m", "rsnet.as_mxnet", "looks.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("use", ["rsnet.as_mxnet()", "import mxnet"])
+def test_modules_that_mxnet_loads_need_no_import(tmp_path, use):
+    (tmp_path / "uses.py").write_text(
+        "import concurrent, multiprocessing, urllib, sys, rsnet\n"
+        "assert 'multiprocessing.pool' not in sys.modules\n"
+        f"{use}\n"
+        "multiprocessing.pool.Pool, urllib.request.urlopen, concurrent.futures.Future\n"
+    )
+    how = () if "(" in use else ("-m", "rsnet.as_mxnet")
+    done = python(None, *how, "uses.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 STARTS_PROCESSES = """
 import multiprocessing as mp
 from concurrent.futures import ProcessPoolExecutor
@@ -189,28 +228,47 @@ def test_unknown_names_keep_their_suggestions():
     ):
         error = python(f"import rsnet as mx; mx.io; {code}").stderr
         assert f"Did you mean: {text}" in error
-    error = python("import rsnet as mx; mx.metric; mx.onnx").stderr
-    assert "`mx.onnx` is not in rsnet yet" in error and "Did you mean" not in error
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "code", ["from mxnet import onnx", "import mxnet.onnx", "import mxnet.onnx.mx2onnx as m"]
-)
-def test_missing_modules_say_so_in_imports(code):
-    error = python(f"import rsnet; rsnet.as_mxnet()\n{code}").stderr.splitlines()[-1]
-    assert error.startswith("ModuleNotFoundError: `mx.onnx` is not in rsnet yet")
+    error = python("import rsnet as mx; mx.metric; mx.npx").stderr
+    assert "`mx.npx` is not in rsnet yet" in error and "Did you mean" not in error
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "from rsnet.contrib import onnx", "import rsnet.contrib.onnx",
-        "from rsnet.contrib.onnx import import_model",
+        "from rsnet.contrib import onnx", "import rsnet.contrib.onnx as onnx", "onnx = mx.onnx",
+        "from rsnet import onnx", "import rsnet.onnx.mx2onnx as onnx",
+        "from rsnet.contrib.onnx import onnx2mx as onnx",
+    ],
+)  # fmt: skip
+def test_onnx_is_refused_where_it_is_used(code):
+    found = {"mx": mx}
+    exec(code, found)
+    onnx = found["onnx"]
+    assert onnx.__name__ in ("rsnet.onnx", "rsnet.contrib.onnx")
+    for name in onnx.__all__:
+        with pytest.raises(NotImplementedError, match=f"{name}: .* MXNet 1.9 is installed") as info:
+            getattr(onnx, name)(*["model.onnx", {}, [(1, 2)]][: 3 if "export" in name else 1])
+        assert isinstance(info.value, mx.MXNetError)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "code", ["from mxnet import np", "import mxnet.np", "import mxnet.np.random as m"]
+)
+def test_missing_modules_say_so_in_imports(code):
+    error = python(f"import rsnet; rsnet.as_mxnet()\n{code}").stderr.splitlines()[-1]
+    assert error.startswith("ModuleNotFoundError: `mx.np` is not in rsnet yet")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from rsnet.kvstore import kvstore_server", "import rsnet.kvstore.kvstore_server",
+        "from rsnet.kvstore.kvstore_server import KVStoreServer",
     ],
 )  # fmt: skip
 def test_missing_modules_in_packages_say_so(code):
-    with pytest.raises(ModuleNotFoundError, match=r"`mx\.contrib\.\w+` is not in rsnet yet"):
+    with pytest.raises(ModuleNotFoundError, match=r"`mx\.kvstore\.\w+` is not in rsnet yet"):
         exec(code)
     with pytest.raises(ImportError, match="cannot import name 'no_such'"):
         exec("from rsnet.contrib import no_such")

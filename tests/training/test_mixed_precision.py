@@ -118,6 +118,27 @@ def test_parameters_of_a_checkpoint_become_half():
     )
 
 
+def test_attention_computes_on_one_dtype(mixed):
+    """Products are in float16, and the softmax between them in float32."""
+
+    class Attention(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Dense(24, flatten=False, in_units=8)
+
+        def hybrid_forward(self, F, x):
+            mixed = self.layer(x)
+            scores = F.contrib.interleaved_matmul_selfatt_qk(mixed, heads=2)
+            return F.contrib.interleaved_matmul_selfatt_valatt(mixed, F.softmax(scores), heads=2)
+
+    net = Attention()
+    net.initialize(mx.init.Xavier())
+    x = nd.random.normal(shape=(3, 2, 8))
+    exact = net(x)
+    net.hybridize()
+    np.testing.assert_allclose(net(x).asnumpy(), exact.asnumpy(), atol=0.01)
+
+
 def test_a_block_is_converted():
     net = nn.HybridSequential()
     net.add(nn.Dense(8, activation="relu", in_units=4), nn.Dense(2, in_units=8))
@@ -164,7 +185,7 @@ def test_an_overflow_leaves_out_the_update_and_halves_the_scale():
     with pytest.raises(ValueError, match="call amp.init_trainer"):
         amp.unscale(trainer)
     amp.init_trainer(trainer)
-    scaler = trainer._loss_scaler
+    scaler = trainer._amp_loss_scaler
     for x, weight, scale in ((np.inf, 1.0, 32768.0), (1.0, 0.5, 32768.0)):
         with autograd.record():
             loss = net(nd.full((4, 2), x))

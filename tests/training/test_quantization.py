@@ -1,5 +1,6 @@
 """Models on 8-bit integers: `contrib.quantization` beside the models that they were."""
 
+import ctypes
 import inspect
 
 import numpy as np
@@ -176,11 +177,104 @@ def test_arguments_are_in_the_order_of_mxnet():
     assert order(quantization.quantize_model_mkldnn) == model
 
 
-def test_a_collector_of_ones_own_is_refused():
-    net = gluon.nn.Dense(2, in_units=2)
-    net.initialize()
-    with pytest.raises(ValueError, match="invalid LayerOutputCollector .*: expected None"):
-        quantization.quantize_net_v2(net, LayerOutputCollector=Observer)
+class Collector:
+    """Ranges found as programs for MXNet do; `factor` times as wide as they need to be."""
+
+    def __init__(self, factor=1.0):
+        self.min_max_dict, self.factor, self.seen = {}, factor, []
+
+    def collect(self, name, arr):
+        name = mx.base.py_str(name)
+        self.seen.append((name, arr))
+        low, high = arr.min().asscalar() * self.factor, arr.max().asscalar() * self.factor
+        before = self.min_max_dict.get(name, (low, high))
+        self.min_max_dict[name] = min(before[0], low), max(before[1], high)
+
+
+def layers():
+    net = gluon.nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(gluon.nn.Dense(8, activation="relu"), gluon.nn.Dense(2))
+    net.initialize(mx.init.Xavier())
+    x = nd.random.normal(shape=(8, 3))
+    net(x)
+    return net, x
+
+
+def test_a_collector_of_a_program_finds_the_ranges():
+    net, x = layers()
+    exact, data = net(x).asnumpy(), [x[:4], x[4:]]
+
+    def quantized(collector=None, mode="customize", **more):
+        fast = quantization.quantize_net_v2(
+            net, calib_mode=mode, calib_data=data, LayerOutputCollector=collector, **more
+        )
+        return fast(x).asnumpy()
+
+    collector = Collector()
+    found = quantized(collector)
+    assert np.array_equal(found, quantized(mode="naive"))
+    names = ["data", "net_dense0_fwd_output", "net_dense0_relu_fwd_output", "net_dense1_fwd_output"]
+    assert [name for name, _ in collector.seen] == names * 2
+    assert np.array_equal(collector.seen[0][1].asnumpy(), data[0].asnumpy())  # kept, not rewritten
+    # Too narrow ranges cut numbers off: those of the collector are what the layers use.
+    assert np.abs(quantized(Collector(0.1)) - exact).max() > 5 * np.abs(found - exact).max()
+    once = Collector()
+    quantized(once, num_calib_examples=4)
+    assert len(once.seen) == 4
+    ignored = Collector()
+    quantized(ignored, mode="naive")
+    assert not ignored.seen
+
+
+def test_ranges_that_a_collector_leaves_out_are_found_in_every_run():
+    net, x = layers()
+
+    class Nothing(Collector):
+        def collect(self, name, arr):
+            pass
+
+    def quantized(**given):
+        return quantization.quantize_net_v2(net, **given)(x).asnumpy()
+
+    given = {"calib_mode": "customize", "calib_data": [x], "LayerOutputCollector": Nothing()}
+    assert np.array_equal(quantized(**given), quantized(calib_mode="none"))
+
+
+def test_collectors_that_do_not_fit_are_refused():
+    net, x = layers()
+
+    def error(kind, collector, mode="customize", data=(x,)):
+        with pytest.raises(kind) as info:
+            quantization.quantize_net_v2(
+                net, calib_mode=mode, calib_data=data, LayerOutputCollector=collector
+            )
+        return str(info.value)
+
+    class Casts(Collector):
+        def collect(self, name, arr):
+            ctypes.cast(arr, mx.base.NDArrayHandle)
+
+    class Without:
+        def collect(self, name, arr):
+            pass
+
+    class Wrong(Collector):
+        def __init__(self, given):
+            self.min_max_dict = {"data": given}
+
+        def collect(self, name, arr):
+            pass
+
+    for wrong in (None, print, 3):
+        assert "expected an object with a method collect(name, arr)" in error(TypeError, wrong)
+    assert "expected a use of the NDArray that it is given" in error(TypeError, Casts())
+    assert "invalid min_max_dict None of Without" in error(TypeError, Without())
+    assert "invalid range 3 of data: expected two numbers" in error(TypeError, Wrong(3))
+    assert "expected the lower number first" in error(ValueError, Wrong((2, 1)))
+    assert "expected the lower number first" in error(ValueError, Wrong((0, np.nan)))
+    assert "expected batches" in error(ValueError, Collector(), data=None)
+    assert "expected one of none, naive, entropy, customize" in error(ValueError, None, "best")
 
 
 def test_peaks_do_not_narrow_a_range():

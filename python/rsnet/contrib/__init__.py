@@ -1,6 +1,6 @@
 """Extras of MXNet: operators (`nd`, `sym`), quantisation, text, older names of `autograd`,
 iterators, a callback for TensorBoard, mixed precision (`amp`), gradients of reduced variance
-(`svrg_optimization`).
+(`svrg_optimization`), and `onnx`, whose functions are not there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ nd, sym = ndarray, symbol
 _missing = module_getattr(__name__)
 
 #: Modules that are imported when a program asks for them.
-_ON_DEMAND = ("amp", "autograd", "io", "quantization", "svrg_optimization", "tensorboard", "text")
+_ON_DEMAND = (
+    "amp",
+    "autograd",
+    "io",
+    "onnx",
+    "quantization",
+    "svrg_optimization",
+    "tensorboard",
+    "text",
+)
 
 __all__ = [
     "amp",
@@ -25,6 +34,7 @@ __all__ = [
     "io",
     "nd",
     "ndarray",
+    "onnx",
     "quantization",
     "svrg_optimization",
     "sym",

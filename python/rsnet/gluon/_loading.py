@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ..ndarray import NDArray
 
 if TYPE_CHECKING:
+    from .block import Block
     from .parameter import Parameter
 
 
@@ -42,3 +43,22 @@ def load_all(
         check_fits(param, data, cast_dtype, dtype_source)
     for param, data in values:
         param._load_init(data, ctx, cast_dtype, dtype_source)
+
+
+def with_short_names(block: Block, arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+    """The arrays under the names that `save_parameters` writes: earlier builds wrote whole names
+    for the parameters of a `SymbolBlock`, where MXNet leaves out what all of them begin with.
+    """
+    for place, names in _whole_names(block, ""):
+        short = {f"{place}{whole}": f"{place}{name}" for whole, name in names.items()}
+        if len(short.keys() & arrays.keys()) > len(set(short.values()) & arrays.keys()):
+            arrays = {short.get(name, name): array for name, array in arrays.items()}
+    return arrays
+
+
+def _whole_names(block: Block, place: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Of each block that has some, its place, and its parameters' names in files by whole names."""
+    if block._whole_names:
+        yield place, block._whole_names
+    for name, child in block._children.items():
+        yield from _whole_names(child, f"{place}{name}.")

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from .. import ndarray as nd
@@ -18,7 +19,7 @@ from .._mxnet_names import module_getattr
 from .._pytorch_names import HINTS
 from ..base import add_foreign_names, shown
 from ..context import Context
-from ._loading import load_all
+from ._loading import load_all, with_short_names
 from ._scope import BlockScope
 from .parameter import Parameter
 from .parameter_dict import ParameterDict, brief, load_arrays
@@ -86,6 +87,9 @@ class Block:
     >>> list(model.collect_params())
     ['model_dense0_weight', 'model_dense0_bias']
     """
+
+    #: In a SymbolBlock, by the whole name of each parameter its name in files.
+    _whole_names: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         self._check_arguments(prefix, params)
@@ -303,6 +307,7 @@ class Block:
                 dtype_source,
             )
             return
+        loaded = with_short_names(self, loaded)
         # A parameter may be in the file under one of several places.
         present = {id(params[name]) for name in loaded if name in params}
         missing = [name for name, p in params.items() if id(p) not in present]
@@ -363,6 +368,7 @@ class Block:
     ) -> None:
         """Takes parameters from a dict of arrays, named as in `save_parameters`."""
         params = self._collect_params_with_prefix()
+        param_dict = with_short_names(self, param_dict)
         missing = [name for name in params if name not in param_dict]
         _check_stored("'param_dict'", param_dict, params, missing, allow_missing, ignore_extra)
         values = [(params[name], array) for name, array in param_dict.items() if name in params]

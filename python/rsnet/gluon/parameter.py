@@ -90,8 +90,8 @@ class Parameter(CopiesByDevice):
         for what, given in (("stype", stype), ("grad_stype", grad_stype)):
             if given != "default":
                 raise NotImplementedError(
-                    f"Parameter '{name}': invalid {what} '{given}': expected 'default' "
-                    "(sparse arrays are not supported)"
+                    f"Parameter '{name}': invalid {what} '{given}': expected 'default', as layers "
+                    "give it by sparse_grad=False (sparse arrays are not supported)"
                 )
         self._var: Any = None
         self._data: list[NDArray] | None = None

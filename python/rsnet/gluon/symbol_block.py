@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import commonprefix
 from typing import Any
 
 from .. import ndarray as nd
@@ -132,7 +133,7 @@ class SymbolBlock(HybridBlock):
     def _make_params(self, out: sym.Symbol, given: set[str]) -> None:
         """A parameter for every variable of the symbol that is not an input. Their initializers
         are those of `initialize`: an attribute `__init__` may be an operator's, which all of its
-        variables have.
+        variables have. Files name them without what all names begin with, as MXNet's do.
         """
         arguments = out.list_arguments()
         types: dict[str, Any] = {}
@@ -151,8 +152,10 @@ class SymbolBlock(HybridBlock):
                 more["dtype"] = types[name]
             if self._params._shared is not None and name in self._params._shared:
                 more = {}
-            param = self.params.get(name, allow_deferred_init=True, **more)
-            self._reg_params.setdefault(name, param)
+            self.params.get(name, allow_deferred_init=True, **more)
+        common = len(commonprefix(list(self.params)))  # noqa: RUF071 - by characters, as MXNet
+        self._reg_params = {name[common:]: param for name, param in self.params.items()}
+        self._whole_names = {name: name[common:] for name in self.params}
 
     def __repr__(self) -> str:
         inputs, out = self._graph

@@ -60,6 +60,9 @@ class Trainer:
     [[0.5, 0.5]]
     """
 
+    # Of what rsnet does not have; trainers that programs derive ask.
+    _distributed = _contains_sparse_weight = _contains_sparse_grad = False
+
     def __init__(
         self,
         params: Any,
@@ -92,15 +95,12 @@ class Trainer:
         self._compression_params = compression_params
         self._init_optimizer(optimizer, optimizer_params or {})
         self._scale = self._optimizer.rescale_grad
-        self._kvstore_param = kvstore
-        self._update_on_kvstore_param = update_on_kvstore
+        # Programs change these before the first step.
+        self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._kvstore: Any = None
         self._update_on_kvstore = False
         self._kv_initialized = False
         self._params_to_init: list[Parameter] = list(self._params)
-        # Of mixed precision: what scales the loss, and `_scale` without it.
-        self._loss_scaler: Any = None
-        self._unscaled = self._scale
         for param in self._params:
             param._trainer = self
 
@@ -134,10 +134,10 @@ class Trainer:
 
     def _init_kvstore(self) -> None:
         arrays = {p.name: p.data(self._contexts[0]) for p in self._params if p._data is not None}
-        store, on_store = choose_store(self._kvstore_param, len(self._contexts), arrays)
-        asked = self._update_on_kvstore_param
+        store, on_store = choose_store(self._kvstore_params["kvstore"], len(self._contexts), arrays)
+        asked = self._kvstore_params["update_on_kvstore"]
         if asked is not None:
-            if asked and store is None and self._kvstore_param is not None:
+            if asked and store is None and self._kvstore_params["kvstore"] is not None:
                 # One device needs no store: the update there is the same.
                 asked = False
             if asked and store is None:
@@ -295,7 +295,8 @@ class Trainer:
                     )
 
     def _update(self, ignore_stale_grad: bool = False) -> None:
-        if self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params):
+        scaler = getattr(self, "_amp_loss_scaler", None)
+        if scaler is not None and scaler.has_overflow(self._params):
             return
         if not ignore_stale_grad:
             self._check_fresh()
@@ -332,25 +333,27 @@ class Trainer:
 
     def _take_loss_scaler(self, scaler: Any) -> None:
         """From now on updates are left out where `scaler` finds gradients that overflowed."""
-        if self._update_on_kvstore or self._update_on_kvstore_param:
+        if self._update_on_kvstore or self._kvstore_params["update_on_kvstore"]:
             raise ValueError(
                 "amp.init_trainer: invalid Trainer, which updates the parameters in its key-value "
                 "store: expected one made with update_on_kvstore=False"
             )
-        self._update_on_kvstore_param = False
-        self._loss_scaler, self._unscaled = scaler, self._scale
+        self._kvstore_params["update_on_kvstore"] = False
+        # By these names programs set and store them; only a trainer that scales has them.
+        self._amp_loss_scaler: Any = scaler
+        self._amp_original_scale: float = self._scale
 
     def _loss_was_scaled(self, factor: float) -> None:
         """The gradients are `factor` times those of the loss: steps divide by it."""
-        self._scale = self._unscaled / factor
+        self._scale = self._amp_original_scale / factor
 
     def _unscale_gradients(self) -> None:
         """Divides the gradients here and now, and no longer in steps."""
-        factor = self._scale / self._unscaled
+        factor = self._scale / self._amp_original_scale
         for _, param in self._trained():
             for grad in param.list_grad():
                 grad *= factor
-        self._scale = self._unscaled
+        self._scale = self._amp_original_scale
 
     # ---- files ---------------------------------------------------------------------------------
 

@@ -15,13 +15,14 @@ from .. import symbol as sym
 from .._checkpoint import load_params
 from .._warnings import warn
 from ..base import shown
+from ..context import current_context
 from ..io import DataBatch
 from ..name import NameManager
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .interface import DEFAULT_INITIALIZER
 from .module import Module
-from .properties import delegated
+from .properties import delegated, within
 
 __all__ = ["BucketingModule"]
 
@@ -74,17 +75,19 @@ class BucketingModule(BaseModule):
             )
         self._sym_gen = sym_gen
         self._default_bucket_key = default_bucket_key
-        self._options = {
-            "logger": logger, "context": context, "work_load_list": work_load_list,
-            "fixed_param_names": fixed_param_names, "state_names": state_names,
-            "group2ctxs": group2ctxs, "compression_params": compression_params,
-        }  # fmt: skip
+        # Programs read these by their names, and a module made later has them.
+        self._context = current_context() if context is None else context
+        self._work_load_list = work_load_list
+        self._fixed_param_names = list(fixed_param_names or [])
+        self._state_names = list(state_names or [])
+        self._group2ctxs = group2ctxs
+        self._compression_params = compression_params
         # The current bucket; the default one is there before it is bound.
         self._curr_module = self._default = self._new_module(default_bucket_key)
         self._curr_bucket_key = default_bucket_key
         self._buckets: dict[Any, Module] = {}
         self._largest = self._default  # whose memory the others use
-        self._grad_req: Any = "write"
+        self._grad_req: Any = None  # until it is bound
         self._monitor: Any = None
         self._memory_limit: int | str | None = None
         self._outgrown: list[Module] = []  # bound over memory of their own, which is too small
@@ -101,7 +104,10 @@ class BucketingModule(BaseModule):
                 "label_names)"
             )
         symbol, data_names, label_names = made
-        return Module(symbol, data_names, label_names, **self._options)
+        return Module(
+            symbol, data_names, label_names, self.logger, self._context, self._work_load_list,
+            self._fixed_param_names, self._state_names, self._group2ctxs, self._compression_params,
+        )  # fmt: skip
 
     def _module(self, what: str) -> Module:
         self._require(what, "binded")
@@ -119,6 +125,7 @@ class BucketingModule(BaseModule):
     label_shapes = delegated("label_shapes", _module, "Descriptions of its labels.")
     output_shapes = delegated("output_shapes", _module, "Names and shapes of its outputs.")
     executors = delegated("executors", _module, "The executors of the current bucket.")
+    _params_dirty = within("_default", "_params_dirty")  # of the parameters that all share
 
     # ---- binding and parameters ----------------------------------------------------------------
 
@@ -191,7 +198,7 @@ class BucketingModule(BaseModule):
         Those that are bound keep theirs until another is run (`_release_outgrown`): the outputs of
         the current one may still be asked for.
         """
-        if self._options["state_names"] is not None:
+        if self._state_names:
             return  # states live in the executors
         known = set(module.executors.param_names)
         larger = module.executors.planned_bytes > self._largest.executors.planned_bytes

@@ -118,6 +118,7 @@ class Module(GroupModule):
         self._output_names: list[str] = symbol.list_outputs()
         self._group2ctxs = group2ctxs
         self._compression_params = compression_params
+        self._grad_req: Any = None
         # Programs that bind modules themselves set these too.
         self._data_shapes: list[DataDesc] | None = None
         self._label_shapes: list[DataDesc] | None = None
@@ -214,6 +215,7 @@ class Module(GroupModule):
             self._fixed_param_names, grad_req, self._state_names, self._group2ctxs, memory_limit,
         )  # fmt: skip
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        self._grad_req = grad_req
         self.binded = True
         if shared_module is not None:
             self._params = shared_module._params

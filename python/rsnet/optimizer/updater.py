@@ -49,6 +49,11 @@ class Updater:
             self._check_state(index, weight)
             raise
 
+    @property
+    def aggregate_updates(self) -> bool:
+        """Whether the optimizer gets several parameters together."""
+        return bool(self.optimizer.aggregate_num)
+
     def _state(self, index: Any, weight: NDArray) -> Any:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)

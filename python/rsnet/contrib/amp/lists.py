@@ -50,5 +50,8 @@ WIDEST_TYPE_CASTS = [
     *(f"{kind}_{name}" for kind in ("", "broadcast") for name in _COMPARISON),
     *(f"{kind}_{name}" for kind in ("", "broadcast") for name in ("mod", "maximum", "minimum")),
     "_grad_add", "add_n", "Concat", "stack", "where", "dot",
-    "batch_dot", "_linalg_gemm", "_linalg_gemm2",
+    "batch_dot", "_linalg_gemm", "_linalg_gemm2", "Correlation", "_contrib_box_iou",
+    "_contrib_ROIAlign", "_contrib_PSROIPooling", "_contrib_Proposal", "_contrib_MultiProposal",
+    *(f"_contrib_interleaved_matmul_{name}"
+      for name in ("selfatt_qk", "selfatt_valatt", "encdec_qk", "encdec_valatt")),
 ]  # fmt: skip

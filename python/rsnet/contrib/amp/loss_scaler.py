@@ -27,8 +27,19 @@ class LossScaler:
         self._scale_seq_len = 2000
         self._unskipped = 0
 
+    @property
+    def loss_scale(self) -> float:
+        return self._loss_scale
+
+    @loss_scale.setter
+    def loss_scale(self, value: float) -> None:
+        # In MXNet the second becomes the first when gradients are next looked at: programs, and
+        # pickles, may have only one of them changed.
+        self._loss_scale = self._next_loss_scale = value
+
     def has_overflow(self, params: Iterable[Any]) -> bool:
         """Whether a gradient of the parameters is not finite; changes the factor accordingly."""
+        self.loss_scale = self._next_loss_scale
         groups: dict[Any, list[Any]] = {}
         for param in params:
             if param.grad_req != "null":

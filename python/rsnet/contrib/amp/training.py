@@ -63,7 +63,7 @@ def _checked(optimizer_or_trainer: Any) -> Trainer:
 
 
 def _scaler_of(trainer: Trainer) -> LossScaler:
-    scaler = trainer._loss_scaler
+    scaler = getattr(trainer, "_amp_loss_scaler", None)
     if scaler is None:
         raise ValueError("the trainer has no scale of losses: call amp.init_trainer(trainer) first")
     found: LossScaler = scaler

@@ -23,7 +23,7 @@ from ...base import shown
 from ...context import Context, cpu
 from ...initializer import Zero
 from ...symbol import Symbol
-from ._calibration import batches_by_name, calibrated
+from ._calibration import batches_by_name, calibrated, collected
 from ._rewriting import Entry, Range, Rewriting
 
 __all__ = ["quantize_model", "quantize_model_mkldnn", "quantize_net", "quantize_net_v2"]
@@ -130,14 +130,43 @@ def quantize_model(
     >>> made.eval(data=mx.nd.array([[1, 1]]), **params)[0].asnumpy().round().tolist()
     [[3.0, 8.0]]
     """
+    _expect_one_of("calib_mode", calib_mode, ("none", "naive", "entropy"))
+    return _quantized(
+        sym, arg_params, aux_params, data_names, ctx, excluded_sym_names, excluded_op_names,
+        calib_mode, calib_data, num_calib_examples, quantized_dtype, quantize_mode,
+        quantize_granularity, logger,
+    )  # fmt: skip
+
+
+def _expect_one_of(what: str, got: Any, allowed: Sequence[str]) -> None:
+    if got not in allowed:
+        raise ValueError(f"invalid {what} {got!r}: expected one of {', '.join(allowed)}")
+
+
+def _quantized(
+    sym: Any,
+    arg_params: Mapping[str, nd.NDArray],
+    aux_params: Mapping[str, nd.NDArray],
+    data_names: Sequence[str],
+    ctx: Context | None,
+    excluded_sym_names: Sequence[str] | None,
+    excluded_op_names: Sequence[str] | None,
+    calib_mode: str,
+    calib_data: Any,
+    num_calib_examples: int | None,
+    quantized_dtype: str,
+    quantize_mode: str,
+    quantize_granularity: str,
+    logger: Any,
+    collector: Any = None,
+) -> tuple[sym.Symbol, dict[str, nd.NDArray], Mapping[str, nd.NDArray]]:
+    """What `quantize_model` returns; with 'customize' a collector finds the ranges."""
     for what, got, allowed in (
-        ("calib_mode", calib_mode, ("none", "naive", "entropy")),
         ("quantized_dtype", quantized_dtype, ("int8", "uint8", "auto")),
         ("quantize_mode", quantize_mode, ("smart", "full")),
         ("quantize_granularity", quantize_granularity, ("tensor-wise",)),
     ):
-        if got not in allowed:
-            raise ValueError(f"invalid {what} {got!r}: expected one of {', '.join(allowed)}")
+        _expect_one_of(what, got, allowed)
     if not isinstance(sym, Symbol):
         raise TypeError(f"invalid sym {shown(sym)}: expected a Symbol")
     _expect_arrays("arg_params", arg_params)
@@ -156,8 +185,10 @@ def quantize_model(
             )
         where = ctx or cpu()
         batches = batches_by_name(calib_data, data_names, where)
-        entropy = calib_mode == "entropy"
-        ranges |= calibrated(rewriting, params, batches, limit, entropy, where)
+        if calib_mode == "customize":
+            ranges |= collected(rewriting, params, batches, limit, collector, where)
+        else:
+            ranges |= calibrated(rewriting, params, batches, limit, calib_mode == "entropy", where)
     made = rewriting.run()
     if logger is not None:
         logger.info("quantized %d layers", sum(rewriting.chosen))
@@ -183,7 +214,7 @@ def quantize_net_v2(
     calib_mode: str = "none",
     num_calib_examples: int | None = None,
     ctx: Context | None = None,
-    LayerOutputCollector: None = None,
+    LayerOutputCollector: Any = None,
     logger: Any = logging,
 ) -> Any:
     """`quantize_model` for a Gluon block: a `SymbolBlock` that computes on 8-bit integers.
@@ -202,8 +233,12 @@ def quantize_net_v2(
     data_shapes : list, optional
         An entry for each input of `network`, as the ``provide_data`` of an iterator. Without it the
         inputs are those of a DataIter, or one.
-    LayerOutputCollector : None
-        Ways of calibration besides those of `calib_mode` do not exist.
+    calib_mode : {'none', 'naive', 'entropy', 'customize'}
+        As for `quantize_model`; 'customize': as `LayerOutputCollector` says.
+    LayerOutputCollector : optional
+        An object that finds ranges if `calib_mode` is 'customize': its ``collect(name, arr)`` gets
+        what layers read and give on the examples, the name as bytes; its ``min_max_dict`` then has
+        pairs of numbers by name. Ranges that are not there are found in every run.
 
     The other parameters are those of `quantize_model`.
 
@@ -216,9 +251,11 @@ def quantize_net_v2(
     >>> fast(mx.nd.array([[1, 2, 4]])).asnumpy().round().tolist()
     [[7.0, 7.0]]
     """
-    if LayerOutputCollector is not None:
-        raise ValueError(
-            f"invalid LayerOutputCollector {shown(LayerOutputCollector)}: expected None"
+    _expect_one_of("calib_mode", calib_mode, ("none", "naive", "entropy", "customize"))
+    if calib_mode == "customize" and not callable(getattr(LayerOutputCollector, "collect", None)):
+        raise TypeError(
+            f"invalid LayerOutputCollector {shown(LayerOutputCollector)}: expected an object with "
+            "a method collect(name, arr), as calib_mode is 'customize'"
         )
     names = _inputs(data_shapes or getattr(calib_data, "provide_data", [None]))
     traced = network(*map(sym.Variable, names))
@@ -230,7 +267,7 @@ def quantize_net_v2(
     matches = exclude_layers_match or ()
     nodes = json.loads(traced.tojson())["nodes"]
     excluded += [n["name"] for n in nodes if any(match in n["name"] for match in matches)]
-    made, args, states = quantize_model(
+    made, args, states = _quantized(
         traced,
         {name: value for name, value in known.items() if name not in aux},
         {name: value for name, value in known.items() if name in aux},
@@ -245,6 +282,7 @@ def quantize_net_v2(
         quantize_mode=quantize_mode,
         quantize_granularity=quantize_granularity,
         logger=logger,
+        collector=LayerOutputCollector,
     )
     return _block(made, names, {**args, **states}, ctx or cpu())
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import ndarray as nd
+from ...base import shown
 from ...context import Context
 from ...io import DataIter
+from ...symbol import Symbol
 from ._rewriting import Entry, Range, Rewriting
 
-__all__ = ["Observer", "batches_by_name", "calibrated"]
+__all__ = ["Observer", "batches_by_name", "calibrated", "collected"]
 
 #: Bins of a histogram, and the largest share of numbers that a range may leave out.
 _BINS = 8001
@@ -93,7 +96,67 @@ def calibrated(
         return {}
     entries, group = rewriting.observed()
     observers = {entry: Observer() for entry in entries}
-    executor, seen, names = None, 0, group.list_outputs()
+    names = group.list_outputs()
+    for outputs in _runs(group, params, batches, limit, ctx):
+        for name, observer, output in zip(names, observers.values(), outputs, strict=True):
+            values = output.asnumpy()
+            if not np.isfinite(values).all():
+                raise ValueError(f"no range of {name}: expected finite numbers for the examples")
+            observer.see(values, entropy)
+    return {entry: observer.range(entropy) for entry, observer in observers.items()}
+
+
+def collected(
+    rewriting: Rewriting,
+    params: Mapping[str, nd.NDArray],
+    batches: Iterable[dict[str, nd.NDArray]],
+    limit: int | None,
+    collector: Any,
+    ctx: Context,
+) -> dict[Entry, Range]:
+    """The ranges in the `min_max_dict` of an object that is shown the examples by its `collect`."""
+    if not any(rewriting.chosen):
+        return {}
+    entries, group = rewriting.observed()
+    names = group.list_outputs()
+    for outputs in _runs(group, params, batches, limit, ctx):
+        for name, output in zip(names, outputs, strict=True):
+            try:
+                collector.collect(name.encode(), output.copy())
+            except ctypes.ArgumentError as error:
+                raise TypeError(
+                    f"invalid cast in {type(collector).__name__}.collect: expected a use of the "
+                    "NDArray that it is given, which is no handle"
+                ) from error
+    found = getattr(collector, "min_max_dict", None)
+    if not isinstance(found, Mapping):
+        raise TypeError(
+            f"invalid min_max_dict {shown(found)} of {type(collector).__name__}: expected a dict "
+            "of names and ranges"
+        )
+    known = [(entry, name) for entry, name in zip(entries, names, strict=True) if name in found]
+    return {entry: _range(name, found[name]) for entry, name in known}
+
+
+def _range(name: str, given: Any) -> Range:
+    try:
+        low, high = map(float, given)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"invalid range {shown(given)} of {name}: expected two numbers") from error
+    if not -np.inf < low <= high < np.inf:
+        raise ValueError(f"invalid range {given} of {name}: expected the lower number first")
+    return low, high
+
+
+def _runs(
+    group: Symbol,
+    params: Mapping[str, nd.NDArray],
+    batches: Iterable[dict[str, nd.NDArray]],
+    limit: int | None,
+    ctx: Context,
+) -> Iterator[list[nd.NDArray]]:
+    """What a symbol computes of the batches, until there were `limit` examples."""
+    executor, seen = None, 0
     for batch in batches:
         if executor is None:
             inputs = group.list_inputs()
@@ -111,17 +174,11 @@ def calibrated(
                 {n: a for n, a in params.items() if n in executor.arg_dict},
                 {n: a for n, a in params.items() if n in executor.aux_dict},
             )
-        outputs = executor.forward(
+        yield executor.forward(
             is_train=False, **{n: a for n, a in batch.items() if n in executor.arg_dict}
         )
-        for name, observer, output in zip(names, observers.values(), outputs, strict=True):
-            values = output.asnumpy()
-            if not np.isfinite(values).all():
-                raise ValueError(f"no range of {name}: expected finite numbers for the examples")
-            observer.see(values, entropy)
         seen += next(iter(batch.values())).shape[0]
         if limit is not None and seen >= limit:
             break
     if not seen:
         raise ValueError("invalid calib_data without batches: expected one batch at least")
-    return {entry: observer.range(entropy) for entry, observer in observers.items()}

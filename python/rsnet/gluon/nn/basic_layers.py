@@ -245,7 +245,7 @@ class Embedding(HybridBlock):
     dtype : dtype
     weight_initializer : Initializer or str, optional
     sparse_grad : bool
-        Only False: sparse arrays are not supported.
+        Only False: sparse arrays are not supported, and a dense gradient has the same numbers.
     """
 
     def __init__(
@@ -260,8 +260,8 @@ class Embedding(HybridBlock):
         super().__init__(**kwargs)
         if sparse_grad:
             raise NotImplementedError(
-                "Embedding: invalid sparse_grad True: expected False (sparse arrays are not "
-                "supported)"
+                "Embedding: invalid sparse_grad True: expected sparse_grad=False, whose gradient "
+                "has the same numbers (sparse arrays are not supported)"
             )
         self._input_dim = input_dim
         self._output_dim = output_dim

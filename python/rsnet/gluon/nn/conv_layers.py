@@ -69,7 +69,7 @@ class _Conv(HybridBlock):
     """
 
     _axes = 0
-    _operator = "Convolution"
+    _op_name = "Convolution"
 
     def __init__(
         self,
@@ -133,12 +133,12 @@ class _Conv(HybridBlock):
         shape[layout.index("N")] = 1
         shape[layout.index("C")] = self._in_channels
         data = sym.var("data", shape=tuple(shape))
-        found = getattr(sym, self._operator)(data, **self._kwargs).infer_shape_partial()[0][1]
+        found = getattr(sym, self._op_name)(data, **self._kwargs).infer_shape_partial()[0][1]
         return found
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         operands = (x, weight) if bias is None else (x, weight, bias)
-        out = getattr(F, self._operator)(*operands, name="fwd", **self._kwargs)
+        out = getattr(F, self._op_name)(*operands, name="fwd", **self._kwargs)
         return out if self.act is None else self.act(out)
 
     def _alias(self) -> str:
@@ -177,7 +177,7 @@ class _Transposed(_Conv):
     in_channels : int
     """
 
-    _operator = "Deconvolution"
+    _op_name = "Deconvolution"
 
     def __init__(
         self,

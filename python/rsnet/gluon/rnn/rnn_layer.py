@@ -54,7 +54,8 @@ class _Layer(HybridBlock):
         self._clip = clip or {}
         self._dtype = dtype
         self._use_sequence_length = use_sequence_length
-        rows = len(GATES[self._mode]) * hidden_size
+        self._gates = len(GATES[self._mode])
+        rows = self._gates * hidden_size
         out = projection_size or hidden_size
         width = input_size
         for i in range(num_layers):

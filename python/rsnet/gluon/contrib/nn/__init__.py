@@ -26,7 +26,8 @@ class SparseEmbedding(HybridBlock):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            "SparseEmbedding: sparse arrays are not supported; use nn.Embedding"
+            "SparseEmbedding: sparse arrays are not supported; use nn.Embedding, whose gradient "
+            "has the same numbers"
         )
 
 
