@@ -96,12 +96,6 @@ impl Shape {
         self.dims.iter().map(|&d| d.max(0)).collect()
     }
 
-    /// The message that this is all that is known of the shape of `what`.
-    pub fn not_inferred(&self, what: impl fmt::Display) -> String {
-        let known = if self.rank_known() { format!(" {self}") } else { String::new() };
-        format!("the shape{known} of {what} cannot be inferred")
-    }
-
     pub fn rank_known(&self) -> bool {
         self.rank == Rank::Known
     }

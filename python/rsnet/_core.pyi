@@ -235,6 +235,9 @@ class SymbolHandle:
     def infer_type(
         self, names: Sequence[str], types: Sequence[str | None]
     ) -> tuple[list[str | None], list[str | None], list[str | None], bool]: ...
+    def untyped_nodes(
+        self, names: Sequence[str], types: Sequence[str | None]
+    ) -> list[tuple[str, str]]: ...
 
 @final
 class GraphHandle:
