@@ -16,7 +16,7 @@ from .. import _core
 from .._exceptions import add_note
 from .._operators import registry
 from .._warnings import warn
-from ..base import MXNetError, shown
+from ..base import MXNetError, numpy_dtype, shown
 from ..util import is_np_shape
 
 
@@ -77,7 +77,9 @@ def _note_given(
     error: MXNetError, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     given = {**{f"#{i}": value for i, value in enumerate(args)}, **kwargs}
-    add_note(error, f"{function} was given {', '.join(f'{k}: {v}' for k, v in given.items())}")
+    add_note(
+        error, f"{function} was given {', '.join(f'{k}: {shown(v)}' for k, v in given.items())}"
+    )
 
 
 class InferenceMethods:
@@ -183,7 +185,10 @@ class InferenceMethods:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
-        known = [None if v is None else np.dtype(v).name for v in values]
+        known = [
+            None if v is None else numpy_dtype(v, f"dtype of {shown(k)}", "infer_type: ").name
+            for k, v in zip(names, values)
+        ]
         arguments, outputs, aux, complete = self._handle.infer_type(names, known)
         show = dtype_or_none
         return [*map(show, arguments)], [*map(show, outputs)], [*map(show, aux)], complete
