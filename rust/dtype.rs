@@ -1,6 +1,6 @@
 //! Element types: the flags of MXNet's files and the Rust types that they stand for.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use half::f16;
 use std::fmt;
 
@@ -72,9 +72,14 @@ impl DType {
     /// The dtype of NumPy's name.
     pub fn from_name(name: &str) -> Result<DType> {
         DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
-            let known = DType::ALL.map(DType::name).join(", ");
-            Error::type_(format!("invalid dtype '{name}': expected one of: {known}"))
+            let (name, known) = (shown(name), DType::known());
+            Error::type_(format!("invalid dtype '{name}': expected {known}"))
         })
+    }
+
+    /// The names of all, for messages.
+    pub fn known() -> String {
+        format!("one of: {}", DType::ALL.map(DType::name).join(", "))
     }
 
     pub const fn is_float(self) -> bool {

@@ -96,12 +96,6 @@ impl Shape {
         self.dims.iter().map(|&d| d.max(0)).collect()
     }
 
-    /// The message that this is all that is known of the shape of `what`.
-    pub fn not_inferred(&self, what: impl fmt::Display) -> String {
-        let known = if self.rank_known() { format!(" {self}") } else { String::new() };
-        format!("the shape{known} of {what} cannot be inferred")
-    }
-
     pub fn rank_known(&self) -> bool {
         self.rank == Rank::Known
     }
@@ -236,34 +230,47 @@ impl<const N: usize> From<[i64; N]> for Shape {
     }
 }
 
-/// `(2, 3)`, `(2,)`, `()`; unknown extents print as `?`, an unknown rank as `unknown`.
+/// The numbers of a list that messages show, at most.
+const MOST_SHOWN: usize = 16;
+
+/// Writes numbers as a tuple of Python, of a long one the beginning.
+fn write_tuple(
+    f: &mut fmt::Formatter<'_>,
+    numbers: &[i64],
+    write: impl Fn(&mut fmt::Formatter<'_>, i64) -> fmt::Result,
+) -> fmt::Result {
+    f.write_str("(")?;
+    for (i, &number) in numbers.iter().take(MOST_SHOWN).enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        write(f, number)?;
+    }
+    f.write_str(match numbers.len() {
+        1 => ",)",
+        ..=MOST_SHOWN => ")",
+        _ => ", ...)",
+    })
+}
+
+/// `(2, 3)`, `(2,)`, `()`; unknown extents print as `?`, an unknown rank as `unknown`. It is for
+/// messages: of a long shape it is the beginning.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.rank_known() {
             return f.write_str("unknown");
         }
-        f.write_str("(")?;
-        for (i, &d) in self.dims.iter().enumerate() {
-            if i > 0 {
-                f.write_str(", ")?;
-            }
-            if d < 0 {
-                f.write_str("?")?;
-            } else {
-                write!(f, "{d}")?;
-            }
-        }
-        f.write_str(if self.ndim() == 1 { ",)" } else { ")" })
+        write_tuple(f, &self.dims, |f, d| if d < 0 { f.write_str("?") } else { write!(f, "{d}") })
     }
 }
 
-/// A list of numbers given as a parameter, negative ones as they are: `(1, -2)`, `(3,)`.
+/// A list of numbers given as a parameter, negative ones as they are: `(1, -2)`, `(3,)`. It is for
+/// messages, as a shape's text.
 pub struct Numbers<'a>(pub &'a [i64]);
 
 impl fmt::Display for Numbers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(i64::to_string).collect();
-        write!(f, "({}{})", all.join(", "), if all.len() == 1 { "," } else { "" })
+        write_tuple(f, self.0, |f, number| write!(f, "{number}"))
     }
 }
 
@@ -286,6 +293,18 @@ mod tests {
         assert!(a.merge(&Shape::new(&[2, 4])).is_err());
         assert!(a.merge(&Shape::new(&[2, 3, 1])).is_err());
         assert_eq!(a, Shape::new(&[2, 3]));
+    }
+
+    #[test]
+    fn messages_show_the_beginning_of_a_long_list() {
+        let text = |n: i64| Shape::new(&(0..n).collect::<Vec<_>>()).to_string();
+        assert_eq!(text(2), "(0, 1)");
+        assert!(text(16).ends_with("14, 15)"));
+        assert!(text(17).ends_with("14, 15, ...)"));
+        assert_eq!(text(100_000), text(17));
+        assert_eq!(Shape::new(&[-1]).to_string(), "(?,)");
+        assert_eq!(Numbers(&[-1]).to_string(), "(-1,)");
+        assert_eq!(Numbers(&[0; 17]).to_string(), Numbers(&[0; 1000]).to_string());
     }
 
     #[test]

@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping, Set
 from typing import Any
 
 from .base import shown
 
-__all__ = ["check_number", "integer"]
+__all__ = ["check_number", "integer", "listed_numbers", "whole_numbers"]
 
 
 def check_number(name: str, value: Any, place: str = "") -> None:
     """Raises a TypeError if `value` is not a number; a numeric string is not one."""
     if not hasattr(value, "__float__"):
         raise TypeError(f"{place}invalid {name} {shown(value)}: expected a number")
+
+
+#: What can be iterated over and is no list of numbers: text, bytes, and what has no order.
+_NO_LISTS = (str, bytes, bytearray, memoryview, Set, Mapping)
+
+
+def whole_numbers(numbers: Any, what: str) -> tuple[int, ...]:
+    """One number or several, as of a shape, as a tuple.
+
+    Raises
+    ------
+    TypeError
+        It is something else, or has a number that is not whole; the message begins with "invalid"
+        and `what`.
+
+    Examples
+    --------
+    >>> whole_numbers(3, "shape"), whole_numbers([2, 3], "shape")
+    ((3,), (2, 3))
+    """
+    try:
+        return (operator.index(numbers),)
+    except TypeError:
+        pass
+    try:
+        return listed_numbers(numbers)
+    except TypeError:
+        expected = "an int or a tuple of ints"
+        raise TypeError(f"invalid {what} {shown(numbers)}: expected {expected}") from None
+
+
+def listed_numbers(numbers: Any) -> tuple[int, ...]:
+    """The whole numbers of a list, tuple, array or the like; a bare TypeError for anything else."""
+    if isinstance(numbers, _NO_LISTS):
+        raise TypeError
+    return tuple([operator.index(number) for number in numbers])
 
 
 def integer(name: str, value: Any, least: int | None = None) -> int:

@@ -55,6 +55,22 @@ def shown(value: object) -> str:
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
 
 
+def numpy_dtype(value: Any, what: str = "dtype", place: str = "") -> np.dtype[Any]:
+    """What NumPy makes of an element type, however it is written.
+
+    Raises
+    ------
+    TypeError
+        It is none; the message begins with `place` and names the argument, `what`.
+    """
+    try:
+        found: np.dtype[Any] = np.dtype(value)
+        return found
+    except Exception as error:  # NumPy has several for it, and the value may have its own
+        expected = "a NumPy type, such as 'float32'"
+        raise TypeError(f"{place}invalid {what} {shown(value)}: expected {expected}") from error
+
+
 _LIMITS = "bytes, as an integer of at least 0 or a string such as '2GB' or '2GiB'"
 
 

@@ -119,10 +119,12 @@ def _parsed(text: Any, device_id: int) -> tuple[str, int]:
         kind, mark, number = text.removesuffix(")").partition("(" if text.endswith(")") else ":")
         if kind in Context.devstr2type and mark and number.isdecimal():
             if device_id != 0:
-                raise ValueError(f"invalid device_id {device_id}: expected none beside {text!r}")
+                raise ValueError(
+                    f"invalid device_id {device_id}: expected none beside {shown(text)}"
+                )
             return kind, int(number)
     known = ", ".join(Context.devstr2type)
-    raise KeyError(f"invalid device type {text!r}: expected one of: {known}")
+    raise KeyError(f"invalid device type {shown(text)}: expected one of: {known}")
 
 
 def as_context(ctx: Any, what: str = "ctx") -> Context:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Union
 import numpy as np
 
 from . import _core
+from .base import shown
 
 __all__ = [
     "Parameter",
@@ -64,6 +65,8 @@ _TYPES = (
     "bool, int, float, str, numpy.dtype, tuple[int, ...], tuple[float, ...], one of "
     f"rsnet.parameter ({', '.join(__all__[2:])}), a Literal, an enum.Enum, or one of these | None"
 )
+#: The kinds whose values may have a least and a greatest one.
+_ORDERED = ("int32", "uint32", "int64", "uint64", "float", "double")
 #: Stands for no default.
 MISSING: Any = object()
 
@@ -141,7 +144,22 @@ def _kind(hint: Any) -> tuple[str, list[str], Any]:
     try:
         return _PLAIN[hint], [], None
     except (KeyError, TypeError):
-        raise TypeError(f"invalid type {hint!r} of a parameter: expected {_TYPES}") from None
+        raise TypeError(f"invalid type {shown(hint)} of a parameter: expected {_TYPES}") from None
+
+
+def _check_field(where: str, given: _Field, kind: str) -> None:
+    """Refuses what a field of this kind cannot have for its documentation and its range."""
+    if not isinstance(given.doc, str):
+        raise TypeError(f"{where}: invalid doc {shown(given.doc)}: expected a string")
+    for name, bound in (("ge", given.ge), ("le", given.le)):
+        if bound is None:
+            continue
+        if kind not in _ORDERED:
+            raise TypeError(f"{where}: invalid {name} {shown(bound)}: expected none for {kind}")
+        if not hasattr(bound, "__float__"):
+            raise TypeError(f"{where}: invalid {name} {shown(bound)}: expected a number")
+    if given.ge is not None and given.le is not None and not given.ge <= given.le:
+        raise ValueError(f"{where}: invalid le {given.le}: expected at least ge, {given.ge}")
 
 
 def _enum_key(member: enum.Enum) -> str:
@@ -185,14 +203,15 @@ class Parameter:
                 raise TypeError(f"{cls.__name__}.{name}: {error}") from None
             if members is not None:
                 enums.append((name, {_enum_key(m): m for m in members}))
+            _check_field(f"{cls.__name__}.{name}", given, kind)
             optional = optional or given.default is None
             specs.append(schema_field(name, kind, keys=keys, optional=optional, **vars(given)))
-        cls._schema = _core.Schema(specs)
+        cls._schema = _core.Schema(specs, name=cls.__name__)
         cls._names = tuple(s["name"] for s in specs)
         for name, value in vars(cls).items():
             if isinstance(value, _Field) and name not in cls._names:
                 typed = f"a type, as in {name}: float = field(...), and no leading underscore"
-                raise TypeError(f"{cls.__name__}: invalid field {name!r}: expected {typed}")
+                raise TypeError(f"{cls.__name__}: invalid field {shown(name)}: expected {typed}")
         cls._defaults = {s["name"]: s["default"] for s in specs}
         cls._enums = tuple(enums)
         if not cls.__doc__:

@@ -37,10 +37,6 @@ impl OnComplete {
         OnComplete(Target::Done)
     }
 
-    pub(in crate::engine) fn new(f: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        Self::marked(Mark(None), f)
-    }
-
     /// Ends a part of the operation of `mark`.
     pub(in crate::engine) fn marked(
         mark: Mark,
@@ -96,6 +92,10 @@ fn run_inside<R>(engine: &dyn Completer, task: TaskRef, f: impl FnOnce() -> R) -
 pub struct Mark(Option<(Arc<dyn Completer>, TaskRef)>);
 
 impl Mark {
+    pub(in crate::engine) fn new(engine: Arc<dyn Completer>, task: TaskRef) -> Self {
+        Mark(Some((engine, task)))
+    }
+
     fn is_shut_down(&self) -> bool {
         self.0.as_ref().is_some_and(|(engine, _)| engine.is_shut_down())
     }
@@ -167,7 +167,7 @@ mod tests {
     fn a_forgotten_token_reports_a_failure() {
         let reported = Arc::new(Mutex::new(None));
         let report = reported.clone();
-        drop(OnComplete::new(move |r| *report.lock().unwrap() = Some(r)));
+        drop(OnComplete::marked(Mark(None), move |r| *report.lock().unwrap() = Some(r)));
         let error = reported.lock().unwrap().take().unwrap().unwrap_err();
         assert!(error.to_string().contains("dropped without being completed"));
     }

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::ndarray::NDArray;
-use crate::operator::{Attrs, MatchFacts, OpDef};
+use crate::operator::{Attrs, MatchFacts, OpDef, infer};
 use crate::shape::Shape;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub fn infer(
     }
     let known = match &op.infer_type {
         Some(infer) => infer(attrs, in_types, &mut out_types)?,
-        None => crate::operator::infer::same_type(attrs, in_types, &mut out_types)?,
+        None => infer::same_type(attrs, in_types, &mut out_types)?,
     };
     if !known && out_types.iter().any(Option::is_none) {
         // Only outputs that the caller passed can still determine it.
@@ -79,17 +79,12 @@ pub fn infer(
 }
 
 fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
-    let mut specs = Specs::new();
-    for (i, (shape, dtype)) in shapes.into_iter().zip(types).enumerate() {
-        let Some(dtype) = dtype else {
-            return Err(Error::type_(format!("the dtype of output {i} cannot be inferred")));
-        };
-        if !shape.is_known() {
-            return Err(Error::value(shape.not_inferred(format_args!("output {i}"))));
-        }
-        specs.push((shape, dtype));
-    }
-    Ok(specs)
+    let outputs = shapes.into_iter().zip(types).enumerate();
+    let known = |(i, (shape, dtype)): (usize, (Shape, Option<DType>))| {
+        let dtype = infer::known(format_args!("output {i}"), &shape, dtype)?;
+        Ok((shape, dtype))
+    };
+    outputs.map(known).collect()
 }
 
 /// Shapes and dtypes of the outputs of a call on inputs of these.

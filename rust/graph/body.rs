@@ -7,7 +7,7 @@ use super::static_graph::Graph;
 use super::symbol::{NodeMap, Symbol};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::{Attrs, OpDef};
+use crate::operator::{Attrs, Facts, OpDef};
 use crate::shape::Shape;
 use std::any::Any;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct Subgraph {
     pub inputs: Vec<InputPlace>,
     pub names: Vec<String>,
     graph: Graph,
+    /// Do shapes and dtypes of any node depend on each other?
+    is_joint: bool,
     /// The entries of the variables, and of the heads.
     variables: Vec<usize>,
     heads: Vec<usize>,
@@ -50,7 +52,8 @@ impl Subgraph {
         }
         let heads = graph.heads.iter().map(|&head| graph.entry_id(head)).collect();
         let names = all.iter().map(|node| node.name()).collect();
-        Ok(Subgraph { symbol, inputs, names, graph, variables, heads })
+        let is_joint = graph.has_joint_rules();
+        Ok(Subgraph { symbol, inputs, names, graph, is_joint, variables, heads })
     }
 
     /// The graphs of a node of `op`, which must be as many as it holds, for
@@ -73,6 +76,15 @@ impl Subgraph {
         &self.graph
     }
 
+    pub(super) fn is_joint(&self) -> bool {
+        self.is_joint
+    }
+
+    /// The entries of the variables, by variable.
+    pub(super) fn variables(&self) -> &[usize] {
+        &self.variables
+    }
+
     pub fn num_outputs(&self) -> usize {
         self.heads.len()
     }
@@ -84,14 +96,9 @@ impl Subgraph {
 
     /// Infers shapes of inputs and outputs from those that are known.
     pub fn infer_shapes(&self, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
-        let mut all = self.graph.shapes_seed(&[], false)?;
-        for (&at, known) in self.entries().zip(inputs.iter().chain(&*outputs)) {
-            all[at].merge(known)?;
-        }
+        let mut all = self.known_shapes(inputs, outputs)?;
         self.graph.infer_shapes_jointly(&mut all)?;
-        for (&at, found) in self.entries().zip(inputs.iter_mut().chain(outputs)) {
-            found.clone_from(&all[at]);
-        }
+        self.hand_out(&all, inputs, outputs);
         Ok(())
     }
 
@@ -101,15 +108,52 @@ impl Subgraph {
         inputs: &mut [Option<DType>],
         outputs: &mut [Option<DType>],
     ) -> Result<()> {
+        let mut all = self.known_types(inputs, outputs)?;
+        self.graph.infer_types(&mut all)?;
+        self.hand_out(&all, inputs, outputs);
+        Ok(())
+    }
+
+    /// Infers shapes and dtypes of inputs and outputs by `infer`, which is given those of all
+    /// entries of the graph, and whose answer is returned.
+    pub(super) fn infer_by<R>(
+        &self,
+        ins: Facts<'_>,
+        outs: Facts<'_>,
+        infer: impl FnOnce(&Graph, Facts<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut shapes = self.known_shapes(ins.0, outs.0)?;
+        let mut types = self.known_types(ins.1, outs.1)?;
+        let answer = infer(&self.graph, (&mut shapes, &mut types))?;
+        self.hand_out(&shapes, ins.0, outs.0);
+        self.hand_out(&types, ins.1, outs.1);
+        Ok(answer)
+    }
+
+    fn known_shapes(&self, inputs: &[Shape], outputs: &[Shape]) -> Result<Vec<Shape>> {
+        let mut all = self.graph.shapes_seed(&[], false)?;
+        for (&at, known) in self.entries().zip(inputs.iter().chain(outputs)) {
+            all[at].merge(known)?;
+        }
+        Ok(all)
+    }
+
+    fn known_types(
+        &self,
+        inputs: &[Option<DType>],
+        outputs: &[Option<DType>],
+    ) -> Result<Vec<Option<DType>>> {
         let mut all = self.graph.types_seed(&[])?;
-        for (&at, known) in self.entries().zip(inputs.iter().chain(&*outputs)) {
+        for (&at, known) in self.entries().zip(inputs.iter().chain(outputs)) {
             all[at] = known.or(all[at]);
         }
-        self.graph.infer_types(&mut all)?;
+        Ok(all)
+    }
+
+    fn hand_out<F: Clone>(&self, all: &[F], inputs: &mut [F], outputs: &mut [F]) {
         for (&at, found) in self.entries().zip(inputs.iter_mut().chain(outputs)) {
-            *found = all[at];
+            found.clone_from(&all[at]);
         }
-        Ok(())
     }
 
     fn entries(&self) -> impl Iterator<Item = &usize> {

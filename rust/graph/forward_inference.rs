@@ -3,7 +3,7 @@
 
 use super::passes::devices::of_group;
 use super::request::PlanRequest;
-use super::static_graph::{Entry, Graph};
+use super::static_graph::Graph;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -57,15 +57,10 @@ pub(in crate::graph) fn infer_forward(
     }
     refuse_unplannable(graph)?;
     graph.infer_both(&mut shapes, &mut types)?;
-    refuse_unknown(graph, &shapes)?;
-    let known = types.iter().enumerate().map(|(id, t)| {
-        t.ok_or_else(|| {
-            let node = &graph.nodes[graph.entry(id).node as usize];
-            Error::type_("the dtype of its output cannot be inferred")
-                .at_node(node.op_name(), &node.name)
-        })
-    });
-    let types = known.collect::<Result<_>>()?;
+    refuse_unknown_variables(graph, &shapes)?;
+    graph.refuse_open_outputs(&mut shapes, &mut types)?;
+    let types: Option<_> = types.into_iter().collect();
+    let types = types.ok_or_else(|| Error::internal("a variable has no dtype after inference"))?;
     Ok((shapes, types))
 }
 
@@ -90,15 +85,15 @@ fn refuse_unplannable(graph: &Graph) -> Result<()> {
 }
 
 /// An error that lists the variables whose shapes are unknown.
-fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
-    if shapes.iter().all(Shape::is_known) {
-        return Ok(());
-    }
-    let unknown = |id: &usize| graph.entries_of(*id).any(|e| !shapes[e].is_known());
+fn refuse_unknown_variables(graph: &Graph, shapes: &[Shape]) -> Result<()> {
+    let unknown = |id: &usize| !shapes[graph.entries_of(*id).start].is_known();
     let variables: Vec<usize> = (0..graph.nodes.len())
         .filter(|&id| graph.nodes[id].is_variable())
         .filter(unknown)
         .collect();
+    if variables.is_empty() {
+        return Ok(());
+    }
     let mut text = "give more shapes, as those of these arguments are not known (-1 is an unknown \
                     extent): "
         .to_owned();
@@ -113,17 +108,5 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
         let comma = if i > 0 { ", " } else { "" };
         let _ = write!(text, "{comma}{}: {shown}", graph.nodes[id].name);
     }
-    let error = Error::value(text);
-    match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {
-        Some(id) => {
-            let node = &graph.nodes[id];
-            let unknown = graph.entries_of(id).zip(0..).find(|(e, _)| !shapes[*e].is_known());
-            let text = unknown.map_or_else(String::new, |(e, index)| {
-                let output = graph.entry_name(Entry::new(id as u32, index));
-                shapes[e].not_inferred(format_args!("its output '{output}'"))
-            });
-            Err(Error::value(text).at_node(node.op_name(), &node.name))
-        }
-        None => Err(error),
-    }
+    Err(Error::value(text))
 }

@@ -9,9 +9,11 @@ mod assume;
 mod inferred;
 mod joint;
 mod seed;
+mod through;
 
 pub use inferred::Inferred;
 pub use seed::declared_dims;
+pub use through::UntypedNode;
 
 use super::static_graph::{Entry, Graph, Node};
 use crate::dtype::DType;
@@ -289,6 +291,9 @@ impl<'a, F: Fact> Sweeper<'a, F> {
     /// Adds to an error the node, its inputs and where they come from.
     fn explain(&self, error: Error, node: &Node, op: &OpDef) -> Error {
         let mut text = error.message().to_owned();
+        if error.operator().or(error.node()).is_some() {
+            let _ = write!(text, "\n  inside of {} '{}'", op.name, node.name);
+        }
         let names = op.inputs(&node.attrs);
         for (i, e) in node.inputs.iter().enumerate() {
             let name = names.get(i).map_or("input", |n| n);
@@ -305,7 +310,9 @@ impl<'a, F: Fact> Sweeper<'a, F> {
             Some(payload) => Error::foreign(text, payload.clone()),
             None => Error::new(error.kind(), text),
         };
-        explained.at_node(&op.name, &node.name)
+        // Of a node that holds graphs, the error is mostly that of a node inside.
+        let (inner, name) = (error.operator().unwrap_or(""), error.node().unwrap_or(""));
+        explained.at_node(inner, name).at_node(&op.name, &node.name)
     }
 
     /// `fc1 (FullyConnected) <- relu0 (Activation) <- data`

@@ -29,7 +29,7 @@ mod tests;
 pub use body::{InputPlace, Subgraph, bodies};
 pub use check::check;
 pub use forward_inference::{ArraySpec, arrays_to_bind};
-pub use infer::Inferred;
+pub use infer::{Inferred, UntypedNode};
 pub use json::{Links, Loaded, load_graph, load_json};
 pub use plan::plan;
 pub use planner::Plan;

@@ -1,6 +1,6 @@
 //! Builder methods of [`OpDef`], in the order in which a definition is usually written.
 
-use super::def::{InplacePair, InputDoc, OpDef};
+use super::def::{Facts, InferBody, InplacePair, InputDoc, OpDef};
 use super::gradient::Gradient;
 use super::infer;
 use super::kernel::{Kernel, OpState};
@@ -204,6 +204,18 @@ impl OpDef {
         + 'static,
     ) -> Self {
         self.infer_type = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets inference through the graphs of a node; see [`OpDef::infer_through`].
+    pub fn infer_through(
+        mut self,
+        f: impl Fn(&Attrs, Facts<'_>, Facts<'_>, &mut InferBody<'_>) -> Result<Vec<Option<DType>>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.infer_through = Some(Arc::new(f));
         self
     }
 

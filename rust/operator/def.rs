@@ -44,6 +44,18 @@ pub type InferBothFn = Arc<
         + Send
         + Sync,
 >;
+/// Shapes and dtypes of some arrays, one of each for every array.
+pub type Facts<'a> = (&'a mut [Shape], &'a mut [Option<DType>]);
+/// Infers what is known of the inputs and outputs of a graph that a node holds, by its number, in
+/// both directions. Returns the dtypes that it demands of its inputs, as an [`InferBothFn`].
+pub type InferBody<'a> = dyn FnMut(usize, Facts<'_>, Facts<'_>) -> Result<Vec<Option<DType>>> + 'a;
+/// Infers shapes and dtypes of a node that holds graphs, in both directions, by inferring those of
+/// its graphs. Returns what these demand of the inputs.
+pub type InferThroughFn = Arc<
+    dyn Fn(&Attrs, Facts<'_>, Facts<'_>, &mut InferBody<'_>) -> Result<Vec<Option<DType>>>
+        + Send
+        + Sync,
+>;
 /// Makes a state from parameters, device, and shapes and dtypes of the inputs.
 pub type StateFn =
     Arc<dyn Fn(&Attrs, Context, &[Shape], &[DType]) -> Result<OpState> + Send + Sync>;
@@ -153,6 +165,9 @@ pub struct OpDef {
     /// Where shapes and dtypes depend on each other: replaces the two above wherever both are
     /// needed.
     pub infer_both: Option<InferBothFn>,
+    /// Of an operator whose nodes hold graphs: replaces the two above where shapes and dtypes
+    /// inside of these graphs depend on each other.
+    pub infer_through: Option<InferThroughFn>,
     pub inplace: Listed<InplacePair>,
     pub resources: Resources,
     pub gradient: Gradient,
@@ -241,6 +256,7 @@ impl OpDef {
             infer_shape: None,
             infer_type: None,
             infer_both: None,
+            infer_through: None,
             inplace: Listed::fixed(&[]),
             resources: Resources::fixed(&[]),
             gradient: Gradient::None,

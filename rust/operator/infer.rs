@@ -4,6 +4,7 @@ use super::param::Attrs;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
+use std::fmt::Display;
 
 /// All inputs and outputs have one shape; knowledge flows in every direction.
 pub fn elementwise_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
@@ -52,6 +53,18 @@ pub fn one_type(kinds: &mut [(&str, &mut [Option<DType>])]) -> Result<bool> {
         types.fill(common);
     }
     Ok(common.is_some())
+}
+
+/// The dtype of an output; an error if it or the shape could not be inferred.
+pub fn known(output: impl Display, shape: &Shape, dtype: Option<DType>) -> Result<DType> {
+    let text = |what: &str| {
+        format!("the {what} of {output} cannot be inferred: expected an operator that infers it")
+    };
+    match shape.is_known() {
+        true => dtype.ok_or_else(|| Error::type_(text("dtype"))),
+        false if shape.rank_known() => Err(Error::value(text(&format!("shape {shape}")))),
+        false => Err(Error::value(text("shape"))),
+    }
 }
 
 /// Merges `shape` into `slot`; the error names the argument.

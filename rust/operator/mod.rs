@@ -28,7 +28,8 @@ mod value;
 pub use as_gradient::InGradient;
 pub use counted::{CountedArg, share_among_others, share_out};
 pub use def::{
-    ARG_COUNTS, Alone, CROSS_DEVICE_COPY, FEW_ELEMS, InferBothFn, InplacePair, InputDoc, OpDef,
+    ARG_COUNTS, Alone, CROSS_DEVICE_COPY, FEW_ELEMS, Facts, InferBody, InferBothFn, InferThroughFn,
+    InplacePair, InputDoc, OpDef,
 };
 pub use deferred::DeferredError;
 pub use derived::Mapped;

@@ -190,7 +190,8 @@ impl Schema {
         let names: Vec<&str> = self.fields.iter().map(|f| f.name.as_str()).collect();
         let hint = nearest(name, &names).map(|n| format!("did you mean '{n}'? "));
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        format!("unknown parameter '{name}': {}expected one of: {known}", hint.unwrap_or_default())
+        let (name, hint) = (error::shown(name), hint.unwrap_or_default());
+        format!("unknown parameter '{name}': {hint}expected one of: {known}")
     }
 }
 

@@ -26,7 +26,7 @@ impl OpDef {
         let fail = |e: Error| {
             let mut call = format!("{}, in operator {}(name=\"\"", e.message(), self.name);
             for (k, v) in given {
-                let _ = write!(call, ", {k}=\"{}\"", shown(v));
+                let _ = write!(call, ", {}=\"{}\"", shown(k), shown(v));
             }
             Error::new(e.kind(), call + ")")
         };

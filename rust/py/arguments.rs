@@ -1,7 +1,7 @@
 //! Sorts the arguments of operator functions: which are inputs, parameters, or options of the call.
 //! Functions on arrays (`nd`) and on symbols (`sym`) follow the same rules.
 
-use super::convert::to_value;
+use super::convert::parameter;
 use super::error::{IntoPy, invalid, kind, quoted, refused_by, shown};
 use super::ndarray::PyNDArray;
 use super::package::package;
@@ -366,13 +366,8 @@ impl OpFunction {
         let mut params: SmallVec<[(&str, Value); 6]> = SmallVec::new();
         if !(args.params.is_empty() && args.unknown.is_empty()) {
             for (name, value) in self.given_params(py, args)? {
-                let is_type =
-                    name == "dtype" && !value.is_none() && !value.is_instance_of::<PyString>();
-                if is_type {
-                    let dtype = super::convert::dtype_arg(value)?;
-                    params.push((name, Value::Str(dtype.name().to_owned())));
-                } else if !is_hidden(name) {
-                    params.push((name, to_value(value)?));
+                if !is_hidden(name) {
+                    params.push((name, parameter(&self.name, &self.op.schema, name, value)?));
                 }
             }
         }

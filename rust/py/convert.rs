@@ -2,22 +2,47 @@
 //! arrays.
 
 use super::call_python::CallPython;
-use super::error::{invalid, quoted, shown};
+use super::error::{invalid, quoted, shown, to_py};
 use super::once_cell::{OnceCell, interned};
 use super::package::package;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
-use crate::operator::Value;
+use crate::error::Error;
+use crate::operator::{Schema, Value};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::with_dtype;
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use std::os::raw::c_int;
+
+/// The value of parameter `name` of an operator or struct `of`, as [`to_value`] makes it. The error
+/// of a value that cannot be taken names both, and says what `schema` expects.
+pub fn parameter(of: &str, schema: &Schema, name: &str, obj: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let is_none_or_text = || obj.is_none() || obj.is_instance_of::<PyString>();
+    let is_dtype = obj.is_instance_of::<PyType>() || name == "dtype" && !is_none_or_text();
+    let value = match is_dtype {
+        true => dtype_arg(obj).map(|dtype| Value::Str(dtype.name().to_owned())),
+        false => to_value(obj),
+    };
+    value.map_err(|error| {
+        let py = obj.py();
+        if !is_mistake(py, &error) {
+            return error;
+        }
+        let field = schema.fields.iter().find(|field| field.name == name);
+        let refusal = match (is_dtype, field) {
+            (true, _) => Error::type_(invalid(name, shown(obj), DType::known())),
+            (_, Some(field)) => Error::parameter(invalid(name, shown(obj), field.ty.display())),
+            _ => Error::parameter(invalid(name, shown(obj), "a value that has a text")),
+        };
+        with_cause(py, to_py(py, &refusal.in_operator(of)), error)
+    })
+}
 
 /// A parameter as Python wrote it. Anything that is not a plain value is taken by its `str`, except
 /// types and dtypes, which are taken by their name.
@@ -109,9 +134,28 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
     static DTYPE: OnceCell<Py<PyAny>> = OnceCell::new();
     let numpy = DTYPE
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
-    let name: String =
-        numpy.bind(py).call_python((obj,))?.getattr(interned!(py, "name"))?.extract()?;
-    DType::from_name(&name).map_err(|e| super::error::to_py(py, &e))
+    let name = numpy
+        .bind(py)
+        .call_python((obj,))
+        .and_then(|dtype| dtype.getattr(interned!(py, "name"))?.extract::<String>());
+    match name {
+        Ok(name) => DType::from_name(&name).map_err(|e| to_py(py, &e)),
+        Err(error) if is_mistake(py, &error) => {
+            let text = invalid("dtype", shown(obj), DType::known());
+            Err(with_cause(py, PyTypeError::new_err(text), error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns true for what a bad value raises, unlike an interrupt.
+fn is_mistake(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(py)
+}
+
+fn with_cause(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {
+    error.set_cause(py, Some(cause));
+    error
 }
 
 /// NumPy's type class, `numpy.float32` ...

@@ -3,7 +3,7 @@
 
 use super::arguments::{Arguments, Face, OpFunction};
 use super::call_site::at_call_site;
-use super::convert::{context_arg, to_value};
+use super::convert::{context_arg, parameter};
 use super::error::{IntoPy, invalid, refused_by, shown, to_py};
 use super::ndarray::PyNDArray;
 use super::package::package;
@@ -150,7 +150,14 @@ impl OpFunction {
             let Some(value) = value.as_ref().filter(|v| !v.is_none() || !has_names) else {
                 continue;
             };
-            let key = self.inputs.get(i).map_or_else(|| i.to_string(), String::clone);
+            let key = match self.inputs.get(i) {
+                Some(name) => name.clone(),
+                // Of several kinds (`Custom`), which only the parameters tell apart.
+                None if self.inputs.is_empty() && self.op.key_var_num_args.is_none() => {
+                    "data".to_owned()
+                }
+                None => i.to_string(),
+            };
             if !package.is_symbol(value) {
                 return Err(self.not_an_input(&key, value));
             }
@@ -293,12 +300,27 @@ fn invoke(
     params: Vec<(String, Bound<'_, PyAny>)>,
     out: Option<Vec<Bound<'_, PyNDArray>>>,
 ) -> PyResult<Py<PyAny>> {
-    let values: Vec<(&str, Value)> =
-        params.iter().map(|(k, v)| Ok((k.as_str(), to_value(v)?))).collect::<PyResult<_>>()?;
+    let op = runtime().registry.find(name).py(py)?;
+    let mut values: Vec<(&str, Value)> = Vec::with_capacity(params.len());
+    for (key, given) in &params {
+        values.push((key, parameter(name, &op.schema, key, given)?));
+    }
     let tracked: Vec<&Tracked> = inputs.iter().map(|a| a.get().tracked()).collect();
     let out: Option<Vec<&Tracked>> =
         out.as_ref().map(|o| o.iter().map(|a| a.get().tracked()).collect());
-    call_named(py, name, &values, &tracked, out.as_deref())
+    call_op(py, &op, &values, &tracked, out.as_deref())
+}
+
+/// The error that `nd` raises for a value of an operator's parameter that has no text.
+#[pyfunction]
+fn check_parameter(
+    py: Python<'_>,
+    name: &str,
+    key: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let op = runtime().registry.find(name).py(py)?;
+    parameter(name, &op.schema, key, value).map(drop)
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -306,6 +328,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
     }
-    add!(make_function, invoke);
+    add!(make_function, invoke, check_parameter);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Batches of images from record files: `_core.ImageLoader`.
 
-use super::convert::{dtype_to_py, shape_to_py, to_value, view_of_numpy};
+use super::convert::{dtype_to_py, parameter, shape_to_py, view_of_numpy};
 use super::error::{IntoPy, poll_signals};
 use super::ndarray::PyNDArray;
 use super::runtime;
@@ -79,7 +79,9 @@ impl PyImageLoader {
     ) -> PyResult<Self> {
         let mut given: Vec<(String, Value)> = Vec::with_capacity(params.len());
         for (name, value) in params.iter() {
-            given.push((name.extract()?, to_value(&value)?));
+            let name: String = name.extract()?;
+            let value = parameter("", &Schema::default(), &name, &value)?;
+            given.push((name, value));
         }
         let dtype = DType::from_name(dtype).py(py)?;
         let mean = match mean.map(view_of_numpy).transpose()? {

@@ -1,6 +1,6 @@
 //! The registry as Python sees it, for documentation and stubs.
 
-use super::convert::{DEVICES, from_value, to_value};
+use super::convert::{DEVICES, from_value, parameter};
 use super::error::{IntoPy, invalid, quoted, to_py};
 use super::runtime;
 use super::signature::{array_arguments, is_variadic};
@@ -103,7 +103,11 @@ pub fn specs(py: Python<'_>, given: &Specs) -> PyResult<Vec<(Shape, DType)>> {
 impl Asked {
     pub fn new(name: &str, inputs: &Specs, params: &Bound<'_, PyDict>) -> PyResult<Asked> {
         let (py, op) = (params.py(), find(name)?);
-        let params = params.iter().map(|(k, v)| Ok((k.extract::<String>()?, to_value(&v)?)));
+        let params = params.iter().map(|(k, v)| {
+            let key: String = k.extract()?;
+            let value = parameter(name, &op.schema, &key, &v)?;
+            Ok((key, value))
+        });
         let mut params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
         if let Some(count) = &op.key_var_num_args
             && params.iter().all(|(name, _)| name != count)

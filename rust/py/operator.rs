@@ -95,7 +95,7 @@ fn define_operator(py: Python<'_>, definition: &Bound<'_, PyAny>, replace: bool)
 
 fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
     let name: String = d.getattr("name")?.extract()?;
-    let schema = d.getattr("schema")?.cast::<PySchema>()?.get().0.clone();
+    let schema = d.getattr("schema")?.cast::<PySchema>()?.get().schema.clone();
     let is_backward: bool = d.getattr("is_backward")?.extract()?;
     let functions =
         Arc::new(Functions { facts: d.getattr("facts")?.unbind(), which: is_backward as usize });

@@ -3,8 +3,8 @@
 //! Parsing, ranges and error texts live in `operator/param.rs` alone; this file only carries field
 //! descriptions in and values out.
 
-use super::convert::{from_value, to_value};
-use super::error::{invalid, quoted, to_py};
+use super::convert::{from_value, parameter};
+use super::error::{IntoPy, invalid, quoted};
 use crate::operator::{Field, FieldType, Schema, Value, dtype_names};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,7 +13,11 @@ use std::sync::Arc;
 
 /// A parsed and checked list of parameter fields.
 #[pyclass(frozen, name = "Schema", module = "rsnet._core")]
-pub struct PySchema(pub Arc<Schema>);
+pub struct PySchema {
+    pub schema: Arc<Schema>,
+    /// Whose parameters these are, for errors.
+    name: String,
+}
 
 /// One field as Python describes it.
 #[derive(FromPyObject)]
@@ -71,28 +75,35 @@ fn field_type(kind: &str, keys: Vec<String>) -> PyResult<FieldType> {
 impl PySchema {
     /// Defaults are checked like values.
     #[new]
-    #[pyo3(signature = (fields, open = false))]
-    fn new(py: Python<'_>, fields: Vec<Bound<'_, PyDict>>, open: bool) -> PyResult<Self> {
+    #[pyo3(signature = (fields, open = false, name = ""))]
+    fn new(
+        py: Python<'_>,
+        fields: Vec<Bound<'_, PyDict>>,
+        open: bool,
+        name: &str,
+    ) -> PyResult<Self> {
         let mut schema = Schema { open, ..Schema::default() };
         for spec in fields {
             let spec: Spec = spec.extract()?;
             let inner = field_type(&spec.kind, spec.keys)?;
             let ty = if spec.optional { FieldType::Optional(Box::new(inner)) } else { inner };
-            let mut field = Field {
+            let field = Field {
                 name: spec.name,
                 ty,
                 default: None,
                 doc: spec.doc,
                 range: (spec.ge, spec.le),
             };
-            if !spec.required {
-                let given = to_value(spec.default.bind(py))?;
-                let value = field.parse(&given).map_err(|e| to_py(py, &e))?;
-                field.default = Some(value);
-            }
             schema.fields.push(field);
+            let at = schema.fields.len() - 1;
+            if !spec.required {
+                let field = &schema.fields[at];
+                let given = parameter(name, &schema, &field.name, spec.default.bind(py))?;
+                let value = field.parse(&given).map_err(|e| e.in_operator(name)).py(py)?;
+                schema.fields[at].default = Some(value);
+            }
         }
-        Ok(PySchema(Arc::new(schema)))
+        Ok(PySchema { schema: Arc::new(schema), name: name.to_owned() })
     }
 
     /// One value per field, in order, from a dict of texts or plain values.
@@ -103,17 +114,22 @@ impl PySchema {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let mut pairs: Vec<(String, Value)> = Vec::with_capacity(given.len());
         for (k, v) in given.iter() {
-            pairs.push((k.extract()?, to_value(&v)?));
+            let key: String = k.extract()?;
+            let value = parameter(&self.name, &self.schema, &key, &v)?;
+            pairs.push((key, value));
         }
         let borrowed: Vec<(&str, Value)> =
             pairs.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-        let values = self.0.parse(&borrowed).map_err(|e| to_py(py, &e))?;
+        let values = self.schema.parse(&borrowed).map_err(|e| e.in_operator(&self.name)).py(py)?;
         values_to_py(py, &values)
     }
 
     /// `(name, type information, description)` of every field.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.0.fields.iter().map(|f| (f.name.clone(), f.info(), f.doc.clone())))
+        PyList::new(
+            py,
+            self.schema.fields.iter().map(|f| (f.name.clone(), f.info(), f.doc.clone())),
+        )
     }
 }
 

@@ -283,6 +283,17 @@ impl PySymbol {
         let show = |types: &[Option<DType>]| types.iter().map(|t| t.map(DType::name)).collect();
         Ok((show(&found.args), show(&found.outputs), show(&found.aux), found.complete))
     }
+
+    /// Operators and names of the nodes, also inside of loops, at which dtypes alone end.
+    fn untyped_nodes(
+        &self,
+        names: Vec<String>,
+        types: Vec<Option<String>>,
+    ) -> PyResult<Vec<(String, String)>> {
+        let given = named_types(names, types).map_err(raise)?;
+        let found = self.symbol.untyped_nodes(&given).map_err(raise)?;
+        Ok(found.into_iter().map(|found| (found.operator, found.node)).collect())
+    }
 }
 
 impl PySymbol {

@@ -90,7 +90,7 @@ def f(x):
 # call is impossible, refusals of the system, and sentences of MXNet, NumPy and Python that
 # programs match. What `Error::invalid` and `Error::argument` make always says it.
 OTHERS_OF_ROOMS = {
-    "cuda": 2, "engine": 9, "executor": 5, "graph": 12, "image": 8, "kernels": 1,
+    "cuda": 2, "engine": 9, "executor": 3, "graph": 11, "image": 8, "kernels": 1,
     "ndarray": 2, "operator": 8, "ops": 7, "plugin": 17, "py": 17,
 }  # fmt: skip
 MADE_IN_RUST = re.compile(

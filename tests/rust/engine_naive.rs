@@ -144,6 +144,33 @@ fn waiting_for_oneself_is_an_error() {
 }
 
 #[test]
+fn a_part_on_another_thread_does_not_wait_for_its_operation() {
+    for engine in engines() {
+        let (v, below) = (engine.new_variable(), engine.new_variable());
+        let waits = Arc::new(Mutex::new(Vec::new()));
+        let (tell, inner) = (waits.clone(), engine.clone());
+        run_here(&engine, &[below], move |engine| {
+            let part = move |token: OnComplete| {
+                token.inside(|| {
+                    for var in [v, below] {
+                        tell.lock().unwrap().push(inner.wait_to_read(var, &mut patiently()));
+                    }
+                });
+                token.complete(Ok(()));
+            };
+            let task = Task::asynchronous(move |_, token| drop(thread::spawn(move || part(token))));
+            engine.push(task, Push::new("inside", &[], &[v]))
+        });
+        wait(&*engine, v).unwrap();
+        let waits = waits.lock().unwrap();
+        let own = waits[0].as_ref().unwrap_err().to_string();
+        assert!(own.contains("'inside' waits for itself"), "{own}");
+        // Under the naive engine the operation below waits for the push.
+        assert_eq!(waits[1].is_err(), engine.runs_inside_push(), "{:?}", waits[1]);
+    }
+}
+
+#[test]
 fn a_hook_is_called_for_every_operation() {
     for engine in engines() {
         let v = engine.new_variable();

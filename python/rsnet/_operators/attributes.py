@@ -77,7 +77,7 @@ class Entry(OperatorRecord):
         TypeError
             The attribute must be a function.
         """
-        if name == "key_var_num_args":
+        if isinstance(name, str) and name == "key_var_num_args":
             return self.set_key_var_num_args(value)
         check_attribute(self.name, name, value)
         known = self.attributes.get(name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._numbers import listed_numbers
 from ..base import MXNetError, MXTypeError, MXValueError, shown
 from ..parameter import Parameter
 from . import registry
@@ -56,7 +57,7 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
 
 def lookup(operator: str, what: str, name: str, table: Mapping[str, Any]) -> Any:
     """``table[name]``; the error of :func:`unknown` if there is none."""
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise unknown(operator, what, name, table)
     return table[name]
 
@@ -109,7 +110,7 @@ def free_name(where: str, name: object) -> str:
     hidden = "what Python keeps of a module" if special else registry.hidden_by(free)
     if hidden is not None:
         other = f"one that hides nothing but operators, and it would hide {hidden}"
-        raise MXValueError(f"{where}: invalid name '{free}': expected {other}")
+        raise MXValueError(f"{where}: invalid name {shown(free)}: expected {other}")
     return free
 
 
@@ -162,7 +163,7 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
     shapes = []
     for name, shape in zip(names, value):
         try:
-            shapes.append(tuple([d.__index__() for d in shape]) if shape is not None else ())
+            shapes.append(() if shape is None else listed_numbers(shape))
         except (TypeError, AttributeError):
             tuples = "a tuple of integers"
             raise invalid(operator, f"shape of '{name}' in {what}", shape, tuples) from None

@@ -12,6 +12,7 @@ from typing import Any
 from .. import _core
 from .._exceptions import add_note
 from .._warnings import warn
+from ..base import shown
 from ..ndarray.ndarray import _DTYPE_NP_TO_MX
 from ..parameter import schema_field
 from . import registry
@@ -220,7 +221,7 @@ def _described(op_type: str, given: dict[str, str]) -> Node:
     if cls is None:
         if not registry.custom_props:
             none = "no operator of this name is registered (mx.operator.register)"
-            raise fail("Custom", f"unknown op_type '{op_type}': {none}")
+            raise fail("Custom", f"unknown op_type {shown(op_type)}: {none}")
         raise unknown("Custom", "op_type", op_type, sorted(registry.custom_props))
     prop = cls(**given)
     node = Node(op_type, prop, property_style=False)
@@ -239,7 +240,8 @@ def _refuse_sparse(node: Node, cls: type) -> None:
             continue
         answer = getattr(node.prop, method)(*(["default"] * n for n in parts))
         listed = answer if isinstance(answer, (tuple, list)) else [answer]
-        if not all(isinstance(a, (tuple, list)) and set(a) <= {"default"} for a in listed):
+        dense = [isinstance(a, (tuple, list)) and all(s == "default" for s in a) for a in listed]
+        if not all(dense):
             raise wrong(node.name, method, answer, "'default' storage only")
 
 

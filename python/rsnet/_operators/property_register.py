@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from .. import _core
 from .._warnings import warn
-from ..base import MXValueError
+from ..base import MXValueError, shown
 from . import registry
 from .checks import TYPES, check_exec_type, check_struct, free_name, invalid, refuse_parameters
 from .custom_op import CustomOpProp
@@ -32,7 +32,7 @@ def register(reg_name: str) -> Callable[[C], C]:
     if not isinstance(reg_name, str) or not reg_name:
         raise invalid("register", "name of an operator", reg_name, "a string", TypeError)
 
-    where = f"register('{reg_name}')"
+    where = f"register({shown(reg_name)})"
 
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
@@ -70,9 +70,10 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         says = cls().type_string()
         if says != name:
             what = f"result of type_string of {cls.__name__}"
-            raise invalid(f"register('{name}')", what, says, f"{name!r}")
+            raise invalid(f"register({shown(name)})", what, says, shown(name))
     if _core.is_builtin_operator(name):
-        raise MXValueError(f"register: invalid name '{name}': expected none of a built-in operator")
+        text = f"register: invalid name {shown(name)}: expected none of a built-in operator"
+        raise MXValueError(text)
     known = name in registry.properties
     if known:
         registry.warn_of_replacing(f"operator '{name}'", "class")

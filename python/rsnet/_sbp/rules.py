@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from .context import SbpContext
 from .signature import OpArg
 
@@ -69,20 +69,22 @@ class _TextRule(NamedTuple):
 
 def parse_rule(op: str, text: str, inputs: Sequence[str], outputs: Sequence[str]) -> _TextRule:
     def wrong(why: str) -> MXNetError:
-        return MXNetError(f"{op}: invalid sbp rule '{text}': {why}")
+        return MXNetError(f"{op}: invalid sbp rule {shown(text)}: {why}")
 
     loop = _LOOP.match(text.strip())
     body, variable, over = loop.groups() if loop else (text, None, None)
     if over is not None and over not in inputs:
-        raise wrong(f"axes({over}): expected an input, one of {', '.join(inputs) or 'none'}")
+        raise wrong(
+            f"axes({shown(over)[1:-1]}): expected an input, one of {', '.join(inputs) or 'none'}"
+        )
     terms = []
     for word in body.split():
         found = _TERM.match(word)
         if found is None:
-            raise wrong(f"'{word}': expected name:B, name:P, name:S(0) or name:S(i)")
+            raise wrong(f"{shown(word)}: expected name:B, name:P, name:S(0) or name:S(i)")
         name, index, b, p, axis, used, plus = found.groups()
         if name not in (*inputs, *outputs):
-            raise wrong(f"'{name}': expected one of {', '.join((*inputs, *outputs))}")
+            raise wrong(f"{shown(name)}: expected one of {', '.join((*inputs, *outputs))}")
         if used not in (None, variable):
             raise wrong(f"'{used}': expected the variable of a loop, 'for {used} in axes(...)'")
         number = int(axis or plus or 0)

@@ -10,10 +10,11 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import MXNetError, refuse_keywords, shown
+from .._numbers import whole_numbers
+from ..base import MXNetError, numpy_dtype, refuse_keywords, shown
 from ..context import Context, as_context
 from ..util import is_np_shape
-from ._indexing import axis_of, whole_numbers
+from ._indexing import axis_of
 from ._register import op
 
 __all__ = [
@@ -44,11 +45,13 @@ def _extents(shape: Any, zero_is_unknown: bool = False) -> tuple[int, ...]:
     extents = whole_numbers(shape, "shape")
     if zero_is_unknown and (not extents or any(d <= 0 for d in extents)):
         raise MXNetError(
-            f"invalid shape {extents}: expected extents of at least 1 (0 and () mean an unknown "
-            "extent or rank without np_shape)"
+            f"invalid shape {shown(extents)}: expected extents of at least 1 (0 and () mean an "
+            "unknown extent or rank without np_shape)"
         )
     if any(d < 0 for d in extents):
-        raise MXNetError(f"invalid shape {extents}: expected extents of at least 0")
+        raise MXNetError(f"invalid shape {shown(extents)}: expected extents of at least 0")
+    if any(d >= 2**63 for d in extents):
+        raise MXNetError(f"invalid shape {shown(extents)}: expected extents of less than 2**63")
     return extents
 
 
@@ -222,10 +225,7 @@ def array(source_array: Any, ctx: Context | str | None = None, dtype: Any = None
         dtype = source_array.dtype if dtype is None else dtype
         result = _core.empty(source_array.shape, ctx, dtype)
         return source_array.copyto(result)
-    try:
-        kind = np.dtype(np.float32 if dtype is None else dtype).type  # whatever the order of bytes
-    except TypeError as error:
-        raise TypeError(f"invalid dtype {dtype!r}: expected a NumPy type") from error
+    kind = numpy_dtype(np.float32 if dtype is None else dtype).type  # whatever the order of bytes
     try:
         values = np.asarray(source_array, dtype=kind, order="C")
     except (TypeError, ValueError) as error:
@@ -307,7 +307,7 @@ def linspace(
     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     start, stop = _exact(start), _exact(stop)
-    whole = isinstance(start, int) and isinstance(stop, int) and np.dtype(dtype).kind in "iu"
+    whole = isinstance(start, int) and isinstance(stop, int) and numpy_dtype(dtype).kind in "iu"
     if whole and max(abs(start), abs(stop)) > 2**53:  # more than the steps of NumPy hold
         parts = max(num - 1 if endpoint else num, 1)
         values = [_quotient(start * parts + i * (stop - start), parts) for i in range(num)]

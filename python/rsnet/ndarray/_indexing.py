@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,19 +17,6 @@ from .. import _core
 from .._core import NDArray
 from ..base import MXValueError, shown
 from ..util import is_np_shape
-
-
-def whole_numbers(shape: Any, what: str) -> tuple[int, ...]:
-    """One number or several as a tuple; an error for numbers that are not whole."""
-    try:
-        return (operator.index(shape),)
-    except TypeError:
-        pass
-    try:
-        return tuple(operator.index(d) for d in shape)
-    except TypeError:
-        expected = "an int or a tuple of ints"
-        raise TypeError(f"invalid {what} {shown(shape)}: expected {expected}") from None
 
 
 def axis_of(axis: int, ndim: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
+from .._numbers import whole_numbers
 from .._warnings import warn
 from ..base import (
     MXNetError,
@@ -116,8 +117,8 @@ def reshape_codes(
         nonlocal at
         if at >= len(shape):
             raise MXNetError(
-                f"invalid reshape codes {tuple(codes)}: expected at most {len(shape)} axes of "
-                f"{shape} to be used, and the one at position {i} needs another"
+                f"invalid reshape codes {shown(tuple(codes))}: expected at most {len(shape)} axes "
+                f"of {shape} to be used, and the one at position {i} needs another"
             )
         at += 1
         return shape[at - 1]
@@ -126,7 +127,7 @@ def reshape_codes(
         nonlocal unknown
         if unknown is not None:
             raise MXNetError(
-                f"invalid reshape codes {tuple(codes)}: expected one extent at most to infer"
+                f"invalid reshape codes {shown(tuple(codes))}: expected one extent at most to infer"
             )
         unknown = len(out)
         out.append(1)
@@ -152,7 +153,8 @@ def reshape_codes(
             whole, a, b = take(), codes[i + 1], codes[i + 2]
             if a == -1 and b == -1:
                 raise MXNetError(
-                    f"invalid reshape codes {tuple(codes)}: expected one extent at most to infer"
+                    f"invalid reshape codes {shown(tuple(codes))}: expected one extent at most to "
+                    "infer"
                 )
             a = whole // b if a == -1 else a
             b = whole // a if b == -1 else b
@@ -205,12 +207,14 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
         shape = shape[0]
     if kwargs:
         raise TypeError(f"reshape() got unexpected keyword arguments {sorted(kwargs)}")
-    codes = _indexing.whole_numbers(shape, "shape")
+    codes = whole_numbers(shape, "shape")
     if not codes and self.size != 1:
         raise ValueError(f"reshape: invalid shape (): expected one of {self.size} elements")
     target = reshape_codes(self.shape, codes, reverse)
     if int(np.prod(target, dtype=np.int64)) != self.size:
-        raise MXValueError(f"reshape: invalid shape {codes}: expected one of {self.size} elements")
+        raise MXValueError(
+            f"reshape: invalid shape {shown(codes)}: expected one of {self.size} elements"
+        )
     result: NDArray = _indexing.shaped(self, target)
     return result
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import _Null, refuse_keywords, shown
+from ..base import _Null, numpy_dtype, refuse_keywords, shown
 from ..context import Context, as_context
 from . import _register
 from ._creation import _extents, empty
@@ -64,7 +64,7 @@ def _sample(
             )
         given = [("shape", shape if shape is not None else ())]
         if dtype is not None:
-            given.append(("dtype", np.dtype(dtype).name))
+            given.append(("dtype", numpy_dtype(dtype).name))
         return _invoke(f"_sample_{name}", list(params.values()), given, out)
     if shape is None:
         shape = (1,) if out is None else target.shape
@@ -78,7 +78,7 @@ def _sample(
         shape = _extents(shape, zero_is_unknown=True)
     given = [*params.items(), ("shape", shape)]
     if dtype is not None:
-        given.append(("dtype", np.dtype(dtype).name))
+        given.append(("dtype", numpy_dtype(dtype).name))
     elif out is not None:
         given.append(("dtype", np.dtype(target.dtype).name))
     if ctx is None:

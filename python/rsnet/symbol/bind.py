@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 import numpy as np
 
 from .. import _core
-from ..base import MXNetError, limit_bytes, shown
+from ..base import MXNetError, limit_bytes, numpy_dtype, shown
 from ..context import Context, current_context
 from ..executor import Executor
 from ..ndarray import NDArray, zeros
@@ -288,12 +288,16 @@ def _facts(
 ) -> tuple[dict[str, Any], dict[str, Any], Any, Any, bool]:
     """What the core is given: shapes and dtypes by name, devices, and whether 0 is an extent."""
     shapes = {k: to_core_shape(v) for k, v in _known_shapes(where, given).items()}
-    types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
+    types = {
+        k: numpy_dtype(v, f"dtype of {shown(k)}", f"{where}: ").name
+        for k, v in (type_dict or {}).items()
+        if v is not None
+    }
     return shapes, types, ctx, group2ctx or None, is_np_shape()
 
 
 def _bind_error(error: MXNetError, given: dict[str, Any]) -> MXNetError:
-    shapes = (f"{name}: {shape}" for name, shape in given.items())
+    shapes = (f"{name}: {shown(shape)}" for name, shape in given.items())
     # Where the error of a Python operator was raised is in its notes.
     lines = ["simple_bind error. Arguments:", *shapes, str(error), *getattr(error, "__notes__", ())]
     return type(error)("\n".join(lines))

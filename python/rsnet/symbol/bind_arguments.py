@@ -79,7 +79,7 @@ def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[s
     for name, req in zip(names, reqs, strict=True):
         if req not in _REQS:
             raise wrong(
-                f"invalid grad_req {req!r} of '{name}': expected one of: {', '.join(_REQS)}"
+                f"invalid grad_req {shown(req)} of '{name}': expected one of: {', '.join(_REQS)}"
             )
     return reqs
 

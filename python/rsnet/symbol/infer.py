@@ -6,7 +6,7 @@ extent, None an unknown rank, and 0 and `()` are real. The core has -1 and None.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from .. import _core
 from .._exceptions import add_note
+from .._operators import registry
 from .._warnings import warn
-from ..base import MXNetError, shown
+from ..base import MXNetError, numpy_dtype, shown
 from ..util import is_np_shape
 
 
@@ -47,7 +48,11 @@ def _is_open(shape: Any) -> bool:
 
 
 def _warn_unknown(
-    function: str, arguments: list[str], outputs: Callable[[], list[str]], remark: str = ""
+    function: str,
+    arguments: list[str],
+    outputs: Callable[[], list[str]],
+    remark: str = "",
+    remedies: Sequence[str] = (),
 ) -> None:
     """Warns of arguments of which more must be known, or else of nodes that say no more."""
     what, names = f"{function[6:]}s", arguments or outputs()
@@ -55,14 +60,26 @@ def _warn_unknown(
     if not arguments:
         text = f"{function}: the {what} of these outputs do not follow from those of the arguments"
     listed = "\n\t".join(names[:10] + ["..."] * (len(names) > 10))
-    warn(f"{text}{remark}:\n\t{listed}")
+    warn("\n".join([f"{text}{remark}:\n\t{listed}", *remedies[:10]]))
+
+
+def _remedy(operator: str, node: str) -> str | None:
+    """What the author of an operator can do where the types of its outputs end inference."""
+    inference = getattr(registry.user_operators.get(operator), "inference", None)
+    if inference is None or inference.infer_dtype is not None:
+        return None
+    return (
+        f"{operator} {shown(node)}: its infer reads shapes: expected infer_dtype=, or to be bound"
+    )
 
 
 def _note_given(
     error: MXNetError, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     given = {**{f"#{i}": value for i, value in enumerate(args)}, **kwargs}
-    add_note(error, f"{function} was given {', '.join(f'{k}: {v}' for k, v in given.items())}")
+    add_note(
+        error, f"{function} was given {', '.join(f'{k}: {shown(v)}' for k, v in given.items())}"
+    )
 
 
 class InferenceMethods:
@@ -149,11 +166,13 @@ class InferenceMethods:
         unknown = [name for name, t in zip(names, arguments, strict=True) if t is None]
 
         def open_outputs() -> list[str]:
-            known, nodes = [t and np.dtype(t).name for t in arguments], self._handle.internals()
+            nodes = self._handle.internals()
             found = zip(nodes.list_outputs(), nodes.infer_type(names, known)[1])
             return [name for name, dtype in found if dtype is None]
 
-        _warn_unknown("infer_type", unknown, open_outputs)
+        known = [t and np.dtype(t).name for t in arguments]
+        ends = (_remedy(*found) for found in self._handle.untyped_nodes(names, known))
+        _warn_unknown("infer_type", unknown, open_outputs, remedies=[end for end in ends if end])
         return None, None, None
 
     def infer_type_partial(
@@ -166,7 +185,10 @@ class InferenceMethods:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
-        known = [None if v is None else np.dtype(v).name for v in values]
+        known = [
+            None if v is None else numpy_dtype(v, f"dtype of {shown(k)}", "infer_type: ").name
+            for k, v in zip(names, values)
+        ]
         arguments, outputs, aux, complete = self._handle.infer_type(names, known)
         show = dtype_or_none
         return [*map(show, arguments)], [*map(show, outputs)], [*map(show, aux)], complete

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core, attribute
 from .. import name as names
 from .._operators import registry
-from ..base import shown
+from ..base import MXNetError, shown
 from .symbol import Symbol
 
 _functions: dict[str, tuple[int, Callable[..., Symbol]]] = {}
@@ -44,15 +44,21 @@ def create(
                 f"{op}: invalid attribute '{key}': expected multipliers on the variable, "
                 "Variable(name, lr_mult=..., wd_mult=...)"
             )
-    handle = _core.SymbolHandle.create(
-        op,
-        names.current().get(name, hint),
-        {key: text_of(value) for key, value in params.items()},
-        attrs,
-        [a._handle for a in args],
-        {k: v._handle for k, v in kwargs.items()},
-        [body._handle for body in bodies],
-    )
+    try:
+        handle = _core.SymbolHandle.create(
+            op,
+            names.current().get(name, hint),
+            {key: text_of(value) for key, value in params.items()},
+            attrs,
+            [a._handle for a in args],
+            {k: v._handle for k, v in kwargs.items()},
+            [body._handle for body in bodies],
+        )
+    except Exception as error:
+        if not isinstance(error, MXNetError):  # of a value that has no text
+            for key, value in params.items():
+                _core.check_parameter(op, key, value)
+        raise
     return Symbol(handle)
 
 

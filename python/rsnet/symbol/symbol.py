@@ -9,15 +9,17 @@ from __future__ import annotations
 import builtins
 import inspect
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from .. import _core, attribute
+from .._numbers import whole_numbers
 from .._operators import registry
 from .._whole_files import replacing
-from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
+from ..base import MXNetError, NotImplementedForSymbol, file_error, numpy_dtype, shown
 from ..util import is_np_shape
 from .bind import Binding
 from .infer import InferenceMethods
@@ -122,7 +124,9 @@ class Symbol(InferenceMethods, Binding):
             found = [i for i, output in enumerate(self.list_outputs()) if output == index]
             if len(found) != 1:
                 names = ", ".join(self.list_outputs())
-                raise ValueError(f"invalid index {index!r}: expected the name of one of: {names}")
+                raise ValueError(
+                    f"invalid index {shown(index)}: expected the name of one of: {names}"
+                )
             index = found[0]
         if not isinstance(index, (int, np.integer)) or isinstance(index, bool):
             raise TypeError(f"invalid index {shown(index)}: expected an integer, a name or a slice")
@@ -349,6 +353,8 @@ def Variable(
     """
     if not isinstance(name, str):
         raise TypeError(f"invalid name {shown(name)}: expected a string")
+    if attr is not None and not isinstance(attr, Mapping):
+        raise TypeError(f"variable {shown(name)}: invalid attr {shown(attr)}: expected a dict")
     attrs = dict(attr or {})
     for key, value in attrs.items():
         if not isinstance(value, str):
@@ -356,13 +362,15 @@ def Variable(
                 f"variable '{name}': invalid attribute '{key}' {shown(value)}: expected a string"
             )
     if shape is not None:
-        attrs["__shape__"] = str(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
+        attrs["__shape__"] = str(_declared_shape(name, shape))
     if lr_mult is not None:
         attrs["__lr_mult__"] = str(lr_mult)
     if wd_mult is not None:
         attrs["__wd_mult__"] = str(wd_mult)
     if dtype is not None:
-        attrs["__dtype__"] = str(_core.dtype_flag(np.dtype(dtype).name))
+        attrs["__dtype__"] = str(
+            _core.dtype_flag(numpy_dtype(dtype, f"dtype of {shown(name)}").name)
+        )
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
@@ -376,6 +384,19 @@ def Variable(
             )
         attrs[key] = str(value)
     return Symbol(_core.SymbolHandle.variable(name, attribute.current().get(attrs)))
+
+
+def _declared_shape(name: str, shape: Any) -> tuple[int | None, ...]:
+    """The shape that a variable declares; None is an unknown extent."""
+    listed = (
+        shape
+        if isinstance(shape, (tuple, list))
+        else whole_numbers(shape, f"shape of {shown(name)}")
+    )
+    if not all(d is None or isinstance(d, SupportsIndex) for d in listed):
+        expected = "an int or a tuple of ints"
+        raise TypeError(f"invalid shape of {shown(name)} {shown(shape)}: expected {expected}")
+    return tuple([None if d is None else index(d) for d in listed])
 
 
 var = Variable

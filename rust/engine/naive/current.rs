@@ -6,8 +6,10 @@
 //! pushes only.
 
 use crate::engine::access::append_written;
+use crate::engine::data::task_ref::TaskRef;
 use crate::engine::messages::waits_for_itself;
 use crate::engine::push::{Push, Var};
+use crate::engine::token::Completer;
 use crate::error::Result;
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::ptr;
@@ -29,6 +31,8 @@ pub struct Running {
     /// The operation's push, which outlives this record.
     push: *const Push<'static>,
     below: *const Running,
+    /// Does it stand for an operation of another thread?
+    is_lent: bool,
     more: OnceCell<Box<RefCell<More>>>,
 }
 
@@ -61,6 +65,7 @@ impl Running {
             engine,
             push: ptr::from_ref(push).cast(),
             below: TOP.get(),
+            is_lent: false,
             more: OnceCell::new(),
         }
     }
@@ -111,6 +116,13 @@ impl Running {
         self.more().token = Some(token.clone());
     }
 
+    fn has_token(&self, token: &TokenResult) -> bool {
+        let of = |more: &RefCell<More>| {
+            more.borrow().token.as_ref().is_some_and(|own| Arc::ptr_eq(own, token))
+        };
+        self.more.get().is_some_and(|more| of(more))
+    }
+
     /// Returns true if the operation is complete although its function still runs.
     fn is_done(&self) -> bool {
         let Some(more) = self.more.get() else { return false };
@@ -155,8 +167,8 @@ pub fn check_wait(engine: *const (), var: Var, readers_too: bool) -> Result<()> 
     each(engine, waits).map_or(Ok(()), Err)
 }
 
-/// Defers a deletion to the outermost operation that names the variable; returns it if there is
-/// none.
+/// Defers a deletion to the outermost operation of this thread that names the variable; returns it
+/// if there is none.
 pub fn postpone(
     engine: *const (),
     var: Var,
@@ -164,7 +176,7 @@ pub fn postpone(
 ) -> Option<Deletion> {
     let mut user: *const Running = ptr::null();
     each(engine, |o| {
-        if o.names(var, true) {
+        if o.names(var, true) && !o.is_lent {
             user = o;
         }
         None::<()>
@@ -182,4 +194,71 @@ pub fn postpone(
 /// `None` outside of any.
 pub fn own_written(engine: *const ()) -> Option<Vec<Var>> {
     each(engine, |o| Some(o.more.get().map_or(Vec::new(), |m| m.borrow().written.clone())))
+}
+
+/// The operations on a thread's stack, for another thread that runs a part of the innermost one.
+pub struct Lent {
+    engine: usize,
+    token: TokenResult,
+    /// Innermost first.
+    operations: Vec<Copied>,
+}
+
+/// What waits ask of an operation.
+struct Copied {
+    name: String,
+    reads: Vec<Var>,
+    writes: Vec<Var>,
+    token: Option<TokenResult>,
+}
+
+impl Lent {
+    /// The operations of `engine` on this thread, of which `token` ends the innermost.
+    pub fn new(engine: *const (), token: &TokenResult) -> Self {
+        let mut operations = Vec::new();
+        each(engine, |o| {
+            let &Push { name, reads, writes, .. } = o.push();
+            let token = o.more.get().and_then(|more| more.borrow().token.clone());
+            operations.push(Copied {
+                name: name.to_owned(),
+                reads: reads.to_vec(),
+                writes: writes.to_vec(),
+                token,
+            });
+            None::<()>
+        });
+        Lent { engine: engine.addr(), token: token.clone(), operations }
+    }
+}
+
+/// Runs `f` on top of `operations`, innermost first.
+fn run_on(engine: *const (), operations: &[Copied], f: &mut dyn FnMut()) {
+    let Some((innermost, below)) = operations.split_first() else { return f() };
+    run_on(engine, below, &mut || {
+        let push = Push::new(&innermost.name, &innermost.reads, &innermost.writes);
+        let lent = Running { is_lent: true, ..Running::new(engine, &push) };
+        if let Some(token) = &innermost.token {
+            lent.ends_by(token);
+        }
+        let _entered = lent.enter();
+        f();
+    });
+}
+
+impl Completer for Lent {
+    /// Its tokens are functions, which complete it.
+    fn complete(&self, _: TaskRef, _: Result<()>) {}
+
+    /// On this thread's stack the operations may be already.
+    fn run_inside(&self, _: TaskRef, f: &mut dyn FnMut()) {
+        let engine = ptr::without_provenance(self.engine);
+        match each(engine, |o| o.has_token(&self.token).then_some(())) {
+            Some(()) => f(),
+            None => run_on(engine, &self.operations, f),
+        }
+    }
+
+    fn is_shut_down(&self) -> bool {
+        false
+    }
 }

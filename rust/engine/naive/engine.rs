@@ -1,20 +1,21 @@
 //! The debugging engine: every push runs its function before it returns, on the pushing thread.
 
 use crate::context::Context;
+use crate::engine::data::task_ref::TaskRef;
 use crate::engine::data::variables::{Vars, explain};
 use crate::engine::engine::{Engine, Poll};
 use crate::engine::error_state::{self, ErrorStates, Inherited};
 use crate::engine::fork::{ForkLocks, HeldForFork};
 use crate::engine::hook::{self, Event, Hook, HookEvent, HookSlot};
 use crate::engine::messages::{deleted_variable, stops_itself, with_place};
-use crate::engine::naive::current::{self, Deletion, Running, TokenResult};
+use crate::engine::naive::current::{self, Deletion, Lent, Running, TokenResult};
 use crate::engine::naive::variables::VariableTable;
 use crate::engine::operation::{Function, Operation, Repeated, RepeatedAsync};
 use crate::engine::push::{FindCallSite, Prop, Push, RunContext, Var};
 use crate::engine::slow_path;
 use crate::engine::sync::{Guard, Lock};
 use crate::engine::task::Task;
-use crate::engine::token::OnComplete;
+use crate::engine::token::{Mark, OnComplete};
 use crate::engine::validate::{all_distinct, check_overwrites, check_threads, check_variables};
 use crate::error::{Error, ErrorKind, Result, guarded};
 use std::cell::Cell;
@@ -74,11 +75,12 @@ fn failed(error: Error, push: &Push<'_>) -> Error {
 
 /// A token that ends `operation`, and the place where it stores the result.
 #[cold]
-fn token_of(operation: &Running, done: &mut Option<TokenResult>) -> OnComplete {
+fn token_of(engine: *const (), operation: &Running, done: &mut Option<TokenResult>) -> OnComplete {
     let place = TokenResult::default();
     operation.ends_by(&place);
     *done = Some(place.clone());
-    OnComplete::new(move |result| {
+    let mark = Mark::new(Arc::new(Lent::new(engine, &place)), TaskRef::NONE);
+    OnComplete::marked(mark, move |result| {
         *place.0.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
         place.1.notify_all();
     })
@@ -278,7 +280,7 @@ impl NaiveEngine {
     ) -> Result<()> {
         let run = RunContext { ctx: push.ctx, ..RunContext::default() };
         let mut done = None;
-        let token = || token_of(operation, &mut done);
+        let token = || token_of(self.id(), operation, &mut done);
         match (task.run_in_place(&run, token), done) {
             (Some(result), _) => result,
             (None, Some(done)) => self.wait_for_token(&done, push, interrupt),

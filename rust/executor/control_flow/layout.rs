@@ -4,6 +4,7 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::graph::{InputPlace, Subgraph};
+use crate::operator::{Facts, InferBody};
 use crate::shape::Shape;
 
 /// What feeds an input of a body.
@@ -128,62 +129,92 @@ impl Layout {
         mutated
     }
 
-    /// Infers in both directions through the bodies.
-    pub fn infer_shapes(
+    /// Infers shapes and dtypes in both directions through the bodies: `infer` does so in one of
+    /// them, and says which dtypes it demands. Returns what they demand of the operands.
+    pub fn infer(
         &self,
         bodies: &[Subgraph],
-        inputs: &mut [Shape],
-        outputs: &mut [Shape],
-    ) -> Result<bool> {
+        ins: Facts<'_>,
+        outs: Facts<'_>,
+        infer: &mut InferBody<'_>,
+    ) -> Result<Vec<Option<DType>>> {
         self.check(bodies)?;
-        let extent = self.extent(inputs, outputs)?;
-        for (body, of) in bodies.iter().zip(&self.uses) {
-            let feed = |feed: &Feed| match *feed {
-                Feed::Slice(operand) => slice(&inputs[operand]),
-                Feed::Whole(operand) => inputs[operand].clone(),
-            };
-            let mut ins: Vec<Shape> = of.feeds.iter().map(feed).collect();
-            let mut outs = Vec::with_capacity(of.yields.len());
-            for to in &of.yields {
-                outs.push(match *to {
-                    Yield::Stacked(output) => slice(&outputs[output]),
-                    Yield::Whole(output) => outputs[output].clone(),
-                    Yield::Variable(v) => self.merged(v, inputs, outputs)?,
-                    Yield::Condition => Shape::unknown(),
-                });
-            }
-            body.infer_shapes(&mut ins, &mut outs)?;
-            for (feed, found) in of.feeds.iter().zip(&ins) {
-                match *feed {
-                    // From a slice of one element the rank does not follow.
-                    Feed::Slice(operand) if inputs[operand].ndim() == 1 => {}
-                    Feed::Slice(operand) => {
-                        inputs[operand].merge(&stacked(extent, found)).map(drop)?;
-                    }
-                    Feed::Whole(operand) => inputs[operand].merge(found).map(drop)?,
-                }
-            }
-            for (to, found) in of.yields.iter().zip(&outs) {
-                match *to {
-                    Yield::Stacked(output) => {
-                        outputs[output].merge(&stacked(extent, found)).map(drop)?;
-                    }
-                    Yield::Whole(output) => outputs[output].merge(found).map(drop)?,
-                    Yield::Variable(v) => {
-                        inputs[self.variables[v].operand].merge(found)?;
-                        self.merged(v, inputs, outputs).map(drop)?;
-                    }
-                    Yield::Condition => {}
-                }
+        let extent = self.extent(ins.0, outs.0)?;
+        let mut demands = vec![None; self.operands];
+        for (number, of) in self.uses.iter().enumerate() {
+            let mut shapes = self.of_body(of, ins.0, outs.0)?;
+            let mut types = self.of_body(of, ins.1, outs.1)?;
+            let facts = ((&mut *shapes.0, &mut *types.0), (&mut *shapes.1, &mut *types.1));
+            let demanded = infer(number, facts.0, facts.1)?;
+            self.learn(of, extent, &shapes, ins.0, outs.0)?;
+            self.learn(of, extent, &types, ins.1, outs.1)?;
+            for (feed, dtype) in of.feeds.iter().zip(demanded) {
+                let demand: &mut Option<DType> = &mut demands[feed.operand()];
+                *demand = demand.or(dtype);
             }
         }
-        Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
+        Ok(demands)
     }
 
-    /// The shape of a loop variable, as operand and as output.
-    fn merged(&self, v: usize, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<Shape> {
+    /// What is known of the inputs and outputs of a body.
+    fn of_body<F: Fact>(
+        &self,
+        of: &Use,
+        inputs: &mut [F],
+        outputs: &mut [F],
+    ) -> Result<(Vec<F>, Vec<F>)> {
+        let feed = |feed: &Feed| match *feed {
+            Feed::Slice(operand) => inputs[operand].of_slice(),
+            Feed::Whole(operand) => inputs[operand].clone(),
+        };
+        let ins = of.feeds.iter().map(feed).collect();
+        let mut outs = Vec::with_capacity(of.yields.len());
+        for to in &of.yields {
+            outs.push(match *to {
+                Yield::Stacked(output) => outputs[output].of_slice(),
+                Yield::Whole(output) => outputs[output].clone(),
+                Yield::Variable(v) => self.merged(v, inputs, outputs)?,
+                Yield::Condition => F::unknown(),
+            });
+        }
+        Ok((ins, outs))
+    }
+
+    /// Takes over what was found out about the inputs and outputs of a body.
+    fn learn<F: Fact>(
+        &self,
+        of: &Use,
+        extent: i64,
+        (ins, outs): &(Vec<F>, Vec<F>),
+        inputs: &mut [F],
+        outputs: &mut [F],
+    ) -> Result<()> {
+        for (feed, found) in of.feeds.iter().zip(ins) {
+            match *feed {
+                // From a slice of one element the rank does not follow.
+                Feed::Slice(operand) if inputs[operand].is_of_vector() => {}
+                Feed::Slice(operand) => inputs[operand].learn(&found.stacked(extent))?,
+                Feed::Whole(operand) => inputs[operand].learn(found)?,
+            }
+        }
+        for (to, found) in of.yields.iter().zip(outs) {
+            match *to {
+                Yield::Stacked(output) => outputs[output].learn(&found.stacked(extent))?,
+                Yield::Whole(output) => outputs[output].learn(found)?,
+                Yield::Variable(v) => {
+                    inputs[self.variables[v].operand].learn(found)?;
+                    self.merged(v, inputs, outputs).map(drop)?;
+                }
+                Yield::Condition => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of a loop variable, as operand and as output.
+    fn merged<F: Fact>(&self, v: usize, inputs: &mut [F], outputs: &mut [F]) -> Result<F> {
         let Variable { operand, output } = self.variables[v];
-        inputs[operand].merge(&outputs[output])?;
+        inputs[operand].learn(&outputs[output])?;
         outputs[output].clone_from(&inputs[operand]);
         Ok(outputs[output].clone())
     }
@@ -221,56 +252,70 @@ impl Layout {
         }
         Ok(extent)
     }
+}
 
-    /// As [`Layout::infer_shapes`].
-    pub fn infer_types(
-        &self,
-        bodies: &[Subgraph],
-        inputs: &mut [Option<DType>],
-        outputs: &mut [Option<DType>],
-    ) -> Result<bool> {
-        self.check(bodies)?;
-        for (body, of) in bodies.iter().zip(&self.uses) {
-            let mut ins: Vec<_> = of.feeds.iter().map(|feed| inputs[feed.operand()]).collect();
-            let known = |to: &Yield| match *to {
-                Yield::Stacked(output) | Yield::Whole(output) => outputs[output],
-                Yield::Variable(v) => {
-                    inputs[self.variables[v].operand].or(outputs[self.variables[v].output])
-                }
-                Yield::Condition => None,
-            };
-            let mut outs: Vec<_> = of.yields.iter().map(known).collect();
-            body.infer_types(&mut ins, &mut outs)?;
-            for (feed, found) in of.feeds.iter().zip(&ins) {
-                agree(&mut inputs[feed.operand()], *found)?;
-            }
-            for (to, found) in of.yields.iter().zip(&outs) {
-                match *to {
-                    Yield::Stacked(output) | Yield::Whole(output) => {
-                        agree(&mut outputs[output], *found)?;
-                    }
-                    Yield::Variable(v) => {
-                        let Variable { operand, output } = self.variables[v];
-                        agree(&mut inputs[operand], *found)?;
-                        agree(&mut outputs[output], inputs[operand])?;
-                    }
-                    Yield::Condition => {}
-                }
-            }
-        }
-        Ok(inputs.iter().chain(&*outputs).all(Option::is_some))
+/// What inference finds out about an array: its shape, or its dtype.
+trait Fact: Clone {
+    fn unknown() -> Self;
+    fn is_of_vector(&self) -> bool;
+    fn learn(&mut self, found: &Self) -> Result<()>;
+
+    /// The fact about a slice along axis 0.
+    fn of_slice(&self) -> Self;
+
+    /// The fact about `extent` such slices.
+    fn stacked(&self, extent: i64) -> Self;
+}
+
+impl Fact for Shape {
+    fn unknown() -> Self {
+        Shape::unknown()
+    }
+
+    fn is_of_vector(&self) -> bool {
+        self.ndim() == 1
+    }
+
+    fn learn(&mut self, found: &Self) -> Result<()> {
+        self.merge(found).map(drop)
+    }
+
+    fn of_slice(&self) -> Self {
+        slice(self)
+    }
+
+    fn stacked(&self, extent: i64) -> Self {
+        stacked(extent, self)
     }
 }
 
-fn agree(known: &mut Option<DType>, found: Option<DType>) -> Result<()> {
-    match (*known, found) {
-        (Some(a), Some(b)) if a != b => Err(Error::type_(format!(
-            "the body gives {b} where {a} is expected: a loop variable keeps its dtype"
-        ))),
-        _ => {
-            *known = known.or(found);
-            Ok(())
+impl Fact for Option<DType> {
+    fn unknown() -> Self {
+        None
+    }
+
+    fn is_of_vector(&self) -> bool {
+        false
+    }
+
+    fn learn(&mut self, found: &Self) -> Result<()> {
+        match (*self, *found) {
+            (Some(a), Some(b)) if a != b => Err(Error::type_(format!(
+                "the body gives {b} where {a} is expected: a loop variable keeps its dtype"
+            ))),
+            (known, found) => {
+                *self = known.or(found);
+                Ok(())
+            }
         }
+    }
+
+    fn of_slice(&self) -> Self {
+        *self
+    }
+
+    fn stacked(&self, _: i64) -> Self {
+        *self
     }
 }
 

@@ -19,6 +19,7 @@ use crate::graph::bodies;
 use crate::operator::{
     Attrs, Body, Dep, Gradient, Kernel, OpDef, OpState, ParamStruct, ResourceRequest, Tuple,
 };
+use crate::shape::Shape;
 use layout::{Feed, Kind, Layout, Use, Variable, Yield};
 use memory::LoopState;
 use run::{ControlFlow, Direction};
@@ -218,10 +219,24 @@ fn define<P: Wiring>(rt: &Weak<Runtime>, name: &str, doc: &str) -> [OpDef; 2] {
         .numbered_outputs(outputs)
         .mutates_by(mutated)
         .infer_shape(move |attrs, inputs, outputs| {
-            layout(attrs)?.infer_shapes(bodies(attrs), inputs, outputs)
+            let (mut ins, mut outs) = (vec![None; inputs.len()], vec![None; outputs.len()]);
+            let (ins, outs) = ((&mut *inputs, &mut *ins), (&mut *outputs, &mut *outs));
+            layout(attrs)?.infer(bodies(attrs), ins, outs, &mut |body, ins, outs| {
+                bodies(attrs)[body].infer_shapes(ins.0, outs.0).map(|()| Vec::new())
+            })?;
+            Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
         })
         .infer_type(move |attrs, inputs, outputs| {
-            layout(attrs)?.infer_types(bodies(attrs), inputs, outputs)
+            let unknown = |types: &[_]| vec![Shape::unknown(); types.len()];
+            let (mut ins, mut outs) = (unknown(inputs), unknown(outputs));
+            let (ins, outs) = ((&mut *ins, &mut *inputs), (&mut *outs, &mut *outputs));
+            layout(attrs)?.infer(bodies(attrs), ins, outs, &mut |body, ins, outs| {
+                bodies(attrs)[body].infer_types(ins.1, outs.1).map(|()| Vec::new())
+            })?;
+            Ok(inputs.iter().chain(&*outputs).all(Option::is_some))
+        })
+        .infer_through(move |attrs, ins, outs, infer| {
+            layout(attrs)?.infer(bodies(attrs), ins, outs, infer)
         })
         .resources(&[ResourceRequest::Random])
         .not_deterministic()

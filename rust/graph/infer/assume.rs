@@ -30,6 +30,15 @@ impl Assumptions {
         self.is_trying
     }
 
+    /// Those of a graph inside of a node, which makes none itself.
+    pub(super) fn inside(&self) -> Assumptions {
+        Assumptions { is_trying: self.is_trying, ..Assumptions::default() }
+    }
+
+    pub(super) fn is_guess(&self) -> bool {
+        self.is_guess
+    }
+
     /// The error of a rule that knows all dtypes, or `is_open`: only some.
     pub(super) fn refused(&mut self, error: Error, is_open: bool) -> Error {
         self.is_guess = is_open;
@@ -165,7 +174,7 @@ impl Joint<'_> {
     }
 
     /// What a node's joint rule demands of an entry that is its input.
-    fn demand(&mut self, id: usize, at: usize) -> Option<DType> {
+    pub(super) fn demand(&mut self, id: usize, at: usize) -> Option<DType> {
         let graph = self.types.graph;
         let own = graph.nodes[id].inputs.iter().position(|e| graph.entry_id(*e) == at)?;
         self.demands(id).get(own).copied().flatten()
@@ -173,9 +182,14 @@ impl Joint<'_> {
 
     /// What a node's joint rule demands of its inputs; nothing if it cannot be asked.
     fn demands(&mut self, id: usize) -> Vec<Option<DType>> {
+        let graph = self.types.graph;
         let node = self.shapes.load(id);
-        let Some(rule) = node.op.as_ref().and_then(|op| op.infer_both.as_ref()) else {
-            return Vec::new();
+        let Some(op) = &node.op else { return Vec::new() };
+        let Some(rule) = &op.infer_both else {
+            return match &op.infer_through {
+                Some(rule) if graph.is_joint(id) => self.demands_inside(id, op, rule),
+                _ => Vec::new(),
+            };
         };
         self.types.load(id);
         if !self.shapes.ins.iter().all(Fact::known) || self.types.ins.iter().all(Fact::known) {

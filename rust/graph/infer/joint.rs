@@ -4,6 +4,7 @@ use super::assume::Assumptions;
 use super::{Fact, Sweep, Sweeper};
 use crate::dtype::DType;
 use crate::error::{Result, guarded};
+use crate::graph::body::{Subgraph, bodies};
 use crate::graph::static_graph::Graph;
 use crate::operator::{InferBothFn, OpDef};
 use crate::shape::Shape;
@@ -13,22 +14,20 @@ impl Graph {
     /// of unknown dtype comes first; the others become float32.
     pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
         let mut joint = Joint::new(self, shapes, types);
-        joint.reach_fixed_point()?;
-        if self.has_joint_rules() {
-            joint.untyped = Untyped::Asked;
-            joint.reach_fixed_point()?;
-        }
+        joint.settle(Untyped::Asked)?;
         joint.assume_the_rest()
     }
 
     /// Do shapes and dtypes of any node depend on each other?
-    pub(super) fn has_joint_rules(&self) -> bool {
+    pub(in crate::graph) fn has_joint_rules(&self) -> bool {
         (0..self.nodes.len()).any(|id| self.is_joint(id))
     }
 
-    /// Do the shapes and dtypes of this node depend on each other?
+    /// Do the shapes and dtypes of this node depend on each other, or those of a node inside?
     pub(super) fn is_joint(&self, id: usize) -> bool {
-        self.nodes[id].op.as_ref().is_some_and(|op| op.infer_both.is_some())
+        let node = &self.nodes[id];
+        node.op.as_ref().is_some_and(|op| op.infer_both.is_some())
+            || bodies(&node.attrs).iter().any(Subgraph::is_joint)
     }
 
     /// By entry: the nodes that have it for an input, and their backward nodes, whose outputs are
@@ -49,10 +48,7 @@ impl Graph {
         if self.has_joint_rules() {
             // Shapes may depend on dtypes here, so declared dtypes are used.
             let mut types = self.types_seed(&[])?;
-            let mut joint = Joint::new(self, shapes, &mut types);
-            joint.reach_fixed_point()?;
-            joint.untyped = Untyped::Supposed;
-            joint.reach_fixed_point()
+            Joint::new(self, shapes, &mut types).settle(Untyped::Supposed)
         } else {
             self.infer_shapes(shapes)
         }
@@ -61,7 +57,7 @@ impl Graph {
 
 /// What becomes of a node with a joint rule while no dtype of its inputs is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Untyped {
+pub(super) enum Untyped {
     /// It waits until its neighbours know more.
     Waits,
     /// Its rule is asked which dtypes it demands.
@@ -74,7 +70,7 @@ enum Untyped {
 pub(super) struct Joint<'a> {
     pub(super) shapes: Sweeper<'a, Shape>,
     pub(super) types: Sweeper<'a, Option<DType>>,
-    untyped: Untyped,
+    pub(super) untyped: Untyped,
     pub(super) assumptions: Assumptions,
 }
 
@@ -86,6 +82,18 @@ impl<'a> Joint<'a> {
     ) -> Self {
         let (shapes, types) = (Sweeper::new(graph, shapes), Sweeper::new(graph, types));
         Joint { shapes, types, untyped: Untyped::Waits, assumptions: Assumptions::default() }
+    }
+
+    /// Sweeps until nothing more becomes known while nodes wait for dtypes, and then until nothing
+    /// more does as `untyped` says.
+    pub(super) fn settle(&mut self, untyped: Untyped) -> Result<()> {
+        self.untyped = Untyped::Waits;
+        self.reach_fixed_point()?;
+        if untyped != Untyped::Waits && self.shapes.graph.has_joint_rules() {
+            self.untyped = untyped;
+            self.reach_fixed_point()?;
+        }
+        Ok(())
     }
 
     /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
@@ -149,9 +157,11 @@ impl Sweep for Joint<'_> {
 
     fn visit(&mut self, id: usize) -> Result<bool> {
         let node = &self.shapes.graph.nodes[id];
-        let learnt = match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
-            Some((op, rule)) => self.visit_both(id, op, rule),
-            None => self.shapes.visit(id).and_then(|new| Ok(new | self.types.visit(id)?)),
+        let op = node.op.as_ref().filter(|_| self.shapes.graph.is_joint(id));
+        let learnt = match op.map(|op| (op, &op.infer_both, &op.infer_through)) {
+            Some((op, Some(rule), _)) => self.visit_both(id, op, rule),
+            Some((op, None, Some(rule))) => self.visit_through(id, op, rule),
+            _ => self.shapes.visit(id).and_then(|new| Ok(new | self.types.visit(id)?)),
         };
         learnt.map_err(|error| self.naming_assumptions(error, id))
     }

@@ -4,8 +4,8 @@ use super::super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, fill_inputs, parse_di
 use super::raw::Raw;
 use crate::error::{AtNode, Result};
 use crate::graph::infer::declared_dims;
-use crate::operator::{OpDef, Registry};
-use crate::shape::{Numbers, Shape};
+use crate::operator::{OpDef, Registry, Value};
+use crate::shape::Shape;
 
 /// The first version whose files have nodes for auxiliary states (0.9.0).
 pub const AUX_ARE_NODES: i64 = 900;
@@ -24,7 +24,8 @@ pub fn mark_unknown_extents(raw: &mut [Raw]) {
         if !shape.rank_known() {
             node.dict.remove("__shape__");
         } else if !shape.is_known() {
-            node.dict.insert("__shape__".into(), Numbers(shape.dims()).to_string());
+            let extents = shape.dims().iter().copied().map(Value::Int).collect();
+            node.dict.insert("__shape__".into(), Value::List(extents).to_string());
         }
     }
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base import MXTypeError
 from ...parameter import MISSING, schema_field
-from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, lookup, unknown
+from ..checks import MOST_OPERANDS, NAME, dtype_name, fail, invalid, is_integer, lookup, unknown
 from ..definition import Facts
 
 
@@ -130,7 +130,7 @@ class Attr:
         *,
         doc: str = "",
     ) -> None:
-        self.kind: str = _TYPES_OF_KINDS.get(kind, kind)
+        self.kind: str = _TYPES_OF_KINDS.get(kind, str(kind)) if isinstance(kind, type) else kind
         lookup("Attr", "kind", self.kind, _KINDS)
         if check is not None and not callable(check):
             raise invalid("Attr", "check", check, "a function", MXTypeError)
@@ -228,10 +228,10 @@ class Conf:
         return self._position("output", self.definition.outputs, arg, i)
 
     def _position(self, what: str, args: Sequence[Arg], arg: str, i: int) -> int:
-        if not any(a.name == arg for a in args):
+        if not isinstance(arg, str) or not any(a.name == arg for a in args):
             raise unknown(self.definition.name, what, arg, [a.name for a in args])
         n = self.counts[arg]
-        if not 0 <= i < n:
+        if not is_integer(i, 0, n - 1):
             there = f"0 to {n - 1}" if n else "none, it is absent"
             raise invalid(self.definition.name, f"index of argument '{arg}'", i, there)
         return self.starts[arg] + i

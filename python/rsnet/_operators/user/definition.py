@@ -125,7 +125,7 @@ class UserOpDefinition:
         return params
 
     def install(self, *, replace: bool) -> None:
-        d = Definition(self.registered, _core.Schema(self._specs()))
+        d = Definition(self.registered, _core.Schema(self._specs(), name=self.name))
         d.doc = self.doc
         docs = {a.tensor(i): self.docs.get(a.name, "") for a in self.inputs for i in range(a.count)}
         if self.variable:
