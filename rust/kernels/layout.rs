@@ -83,6 +83,21 @@ unsafe fn copy_ends<T: Copy, const N: usize>(from: *const T, to: *mut T, n: usiz
     }
 }
 
+crate::simd! {
+    /// Copies `rows` rows of `n` elements each, a distance apart.
+    ///
+    /// # Safety
+    /// Both hold them and do not overlap.
+    pub unsafe fn copy_rows[T: Copy][T](
+        from: *const T, from_row: usize, to: *mut T, to_row: usize, rows: usize, n: usize,
+    ) -> () {
+        for i in 0..rows {
+            // SAFETY: promised by the caller.
+            unsafe { copy_row(from.add(i * from_row), to.add(i * to_row), n) };
+        }
+    }
+}
+
 /// Elements that a task copies.
 const PIECE: usize = 1 << 14;
 

@@ -3,7 +3,6 @@
 use super::grid::Grid;
 use super::{Conv, report};
 use crate::dtype::Element;
-use crate::kernels::layout::copy_row;
 use crate::kernels::pairwise::LEAF;
 use crate::kernels::parallel::{OnElements, Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -56,9 +55,7 @@ pub unsafe fn forward<T: Real>(
                         let first = bias.map_or(T::zero(), |b| *b.at(filter));
                         order.correlate(image.as_ptr(), &weighted, first, sums.as_mut_ptr());
                         let y = y.at((i * conv.out_c + f) * conv.out_size());
-                        grid.for_output(conv, |cell, at| {
-                            copy_row(sums.as_ptr().add(cell), y.add(at), conv.output[2]);
-                        });
+                        grid.release(conv, sums.as_ptr(), y);
                     }
                 }
             }
@@ -100,7 +97,7 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
                     dx.write_bytes(0, conv.in_size());
                     for (f, grads) in grads.chunks_exact_mut(stretch).enumerate() {
                         let dy = dy.at((i * conv.out_c + f) * conv.out_size());
-                        grid.collect(conv, dy, &mut grads[reach..]);
+                        grid.collect(conv, dy, grads[reach..].as_mut_ptr());
                     }
                     for (phase, columns) in by_phase.iter().enumerate() {
                         weighted.clear();
@@ -141,7 +138,7 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
                         grid.spread(conv, x.at(plane * conv.in_size()), image);
                         for f in 0..conv.out_c {
                             let dy = dy.at((plane * conv.out_c + f) * conv.out_size());
-                            grid.collect(conv, dy, grads);
+                            grid.collect(conv, dy, grads.as_mut_ptr());
                             let sums = &mut sums[f * conv.taps()..];
                             add_products(image.as_ptr(), &offsets, grads.as_ptr(), room, sums);
                         }

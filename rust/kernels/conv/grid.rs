@@ -9,7 +9,7 @@
 use super::Conv;
 use super::blocks::Block;
 use super::pack::inside;
-use crate::kernels::layout::copy_row;
+use crate::kernels::layout::copy_rows;
 use crate::kernels::real::Real;
 use std::ops::Range;
 
@@ -60,18 +60,6 @@ impl Grid {
         phase * self.size + shift
     }
 
-    /// Calls `f(cell, start)` with the first cell and the first element of every row of an output
-    /// plane.
-    #[inline(always)]
-    pub fn for_output(&self, conv: &Conv, mut f: impl FnMut(usize, usize)) {
-        let [out_d, out_h, out_w] = conv.output;
-        for d in 0..out_d {
-            for h in 0..out_h {
-                f((d * self.cells[1] + h) * self.cells[2], (d * out_h + h) * out_w);
-            }
-        }
-    }
-
     /// Rows of cells.
     pub fn rows(&self) -> usize {
         self.cells[0] * self.cells[1]
@@ -82,30 +70,26 @@ impl Grid {
         Block { rows: 0..self.rows(), columns: 0..self.cells[2] }
     }
 
-    /// Calls `f(row of cells, first element of the image's row if there is one)` for some rows of a
-    /// phase.
+    /// Calls `f` for some rows of a phase, as [`Run`]s.
     #[inline(always)]
-    fn for_rows(
-        &self,
-        conv: &Conv,
-        phase: usize,
-        rows: Range<usize>,
-        mut f: impl FnMut(usize, Option<usize>),
-    ) {
+    fn for_runs(&self, conv: &Conv, phase: usize, rows: &Range<usize>, mut f: impl FnMut(Run)) {
         let [_, in_h, in_w] = conv.input;
         let lines = phase / self.phases[2];
         let phases = [lines / self.phases[1], lines % self.phases[1]];
-        let source = |a: usize, cell: usize| {
-            let at = (cell * conv.stride[a] + phases[a]).checked_sub(conv.pad[a]);
-            at.filter(|&at| at < conv.input[a])
-        };
+        let offset = |axis: usize| phases[axis] as isize - conv.pad[axis] as isize;
         let height = self.cells[1].max(1);
-        let (mut d, mut h) = (rows.start / height, rows.start % height);
-        for row in rows {
-            f(row, source(0, d).zip(source(1, h)).map(|(d, h)| (d * in_h + h) * in_w));
-            h += 1;
-            if h == height {
-                (d, h) = (d + 1, 0);
+        for slice in rows.start / height..rows.end.div_ceil(height) {
+            let depth = (slice * conv.stride[0]) as isize + offset(0);
+            if !(0..conv.input[0] as isize).contains(&depth) {
+                continue;
+            }
+            let start = rows.start.saturating_sub(slice * height);
+            let end = (rows.end - slice * height).min(height);
+            let good = inside(&(start..end), conv.stride[1], offset(1), in_h);
+            if !good.is_empty() {
+                let first = (good.start * conv.stride[1]) as isize + offset(1);
+                let first = (depth as usize * in_h + first as usize) * in_w;
+                f(Run { row: slice * height + good.start, count: good.len(), first });
             }
         }
     }
@@ -119,19 +103,24 @@ impl Grid {
         (good, first.max(0) as usize)
     }
 
-    /// Calls `f(first element of a plane, cells, stride)` for all rows of cells that lie inside the
-    /// image: they hold that element and those every `stride` after it.
+    /// From a row of the image to that of the next row of cells.
+    pub fn distance(&self, conv: &Conv) -> usize {
+        conv.stride[1] * conv.input[2]
+    }
+
+    /// Calls `f(first element of a plane, its cell, [rows, columns])` for all cells that lie inside
+    /// the image, in blocks of rows [`Grid::distance`] apart.
     #[inline(always)]
-    pub fn for_cells(&self, conv: &Conv, mut f: impl FnMut(usize, Range<usize>, usize)) {
+    pub fn for_blocks(&self, conv: &Conv, mut f: impl FnMut(usize, usize, [usize; 2])) {
+        let width = self.cells[2];
         for phase in 0..self.phases() {
-            let (good, first) = self.inside(conv, phase, &(0..self.cells[2]));
+            let (good, first) = self.inside(conv, phase, &(0..width));
             if good.is_empty() {
                 continue;
             }
-            self.for_rows(conv, phase, 0..self.rows(), |at, row| {
-                let Some(row) = row else { return };
-                let cell = phase * self.size + at * self.cells[2];
-                f(row + first, cell + good.start..cell + good.end, conv.stride[2]);
+            self.for_runs(conv, phase, &(0..self.rows()), |run| {
+                let cell = phase * self.size + run.row * width + good.start;
+                f(run.first + first, cell, [run.count, good.len()]);
             });
         }
     }
@@ -142,15 +131,21 @@ impl Grid {
     /// # Safety
     /// `x` is a plane of the input; `to` has room for all phases.
     pub unsafe fn spread<T: Real>(&self, conv: &Conv, x: *const T, to: &mut [T]) {
-        self.for_cells(conv, |at, cells, stride| {
-            let to = &mut to[cells];
+        let (width, distance) = (self.cells[2], self.distance(conv));
+        self.for_blocks(conv, |at, cell, [rows, columns]| {
+            let to = &mut to[cell..cell + (rows - 1) * width + columns];
             // SAFETY: the plane has these elements.
             unsafe {
                 let from = x.add(at);
-                match stride {
-                    1 => copy_row(from, to.as_mut_ptr(), to.len()),
-                    2 => take_every(from, 2, to),
-                    _ => take_every(from, stride, to),
+                if conv.stride[2] == 1 {
+                    return copy_rows(from, distance, to.as_mut_ptr(), width, rows, columns);
+                }
+                for (i, to) in to.chunks_mut(width).enumerate() {
+                    let (from, to) = (from.add(i * distance), &mut to[..columns]);
+                    match conv.stride[2] {
+                        2 => take_every(from, 2, to),
+                        stride => take_every(from, stride, to),
+                    }
                 }
             }
         });
@@ -178,18 +173,24 @@ impl Grid {
         x: *mut T,
     ) {
         let (good, first) = self.inside(conv, phase, &block.columns);
+        if good.is_empty() {
+            return;
+        }
         let (width, stride) = (self.cells[2], conv.stride[2]);
-        self.for_rows(conv, phase, block.rows.clone(), |at, row| {
-            let Some(row) = row.filter(|_| !good.is_empty()) else { return };
-            let at = (at - block.rows.start) * width + good.start - block.columns.start;
+        let distance = self.distance(conv);
+        self.for_runs(conv, phase, &block.rows, |run| {
+            let at = (run.row - block.rows.start) * width + good.start - block.columns.start;
             // SAFETY: promised by the caller; `inside` keeps the cells in the row.
             unsafe {
-                let (from, to) = (from.add(at), x.add(row + first));
+                let (from, to) = (from.add(at), x.add(run.first + first));
                 if stride == 1 {
-                    return copy_row(from, to, good.len());
+                    return copy_rows(from, width, to, distance, run.count, good.len());
                 }
-                for i in 0..good.len() {
-                    *to.add(i * stride) = *from.add(i);
+                for row in 0..run.count {
+                    let (from, to) = (from.add(row * width), to.add(row * distance));
+                    for i in 0..good.len() {
+                        *to.add(i * stride) = *from.add(i);
+                    }
                 }
             }
         });
@@ -198,14 +199,42 @@ impl Grid {
     /// Copies a plane of the output's gradient to its cells.
     ///
     /// # Safety
-    /// `dy` is a plane of the output.
-    pub unsafe fn collect<T: Real>(&self, conv: &Conv, dy: *const T, to: &mut [T]) {
-        self.for_output(conv, |cell, at| {
-            let row = &mut to[cell..cell + conv.output[2]];
+    /// `dy` is a plane of the output; `to` has the cells of a phase.
+    pub unsafe fn collect<T: Real>(&self, conv: &Conv, dy: *const T, to: *mut T) {
+        let ([out_d, out_h, out_w], [_, height, width]) = (conv.output, self.cells);
+        for d in 0..out_d {
             // SAFETY: promised by the caller.
-            unsafe { copy_row(dy.add(at), row.as_mut_ptr(), row.len()) };
-        });
+            unsafe {
+                let (from, to) = (dy.add(d * out_h * out_w), to.add(d * height * width));
+                copy_rows(from, out_w, to, width, out_h, out_w);
+            }
+        }
     }
+
+    /// Copies the cells of the output's positions to a plane of the output.
+    ///
+    /// # Safety
+    /// As [`Grid::collect`], the other way round.
+    pub unsafe fn release<T: Real>(&self, conv: &Conv, from: *const T, y: *mut T) {
+        let ([out_d, out_h, out_w], [_, height, width]) = (conv.output, self.cells);
+        for d in 0..out_d {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let (from, to) = (from.add(d * height * width), y.add(d * out_h * out_w));
+                copy_rows(from, width, to, out_w, out_h, out_w);
+            }
+        }
+    }
+}
+
+/// Rows of cells that follow one another in one slice, with rows of the image that the stride is
+/// apart.
+struct Run {
+    /// The first row of cells.
+    row: usize,
+    count: usize,
+    /// The first element of the first row of the image.
+    first: usize,
 }
 
 /// Copies the elements at `from` and every `stride` after it.

@@ -154,9 +154,15 @@ impl Packed<'_> {
                     let planes = [0, 1, 2, 3].map(|c: usize| {
                         x.at((plane + c.min(count - 1)) * self.conv.in_size()).cast_const()
                     });
-                    self.grid.for_cells(self.conv, |at, cells, stride| {
-                        let (planes, n) = (planes.map(|p| p.add(at)), cells.len());
-                        interleave::<G, T>(planes, stride, to[cells].as_mut_ptr(), n);
+                    let (width, stride) = (self.grid.cells[2], self.conv.stride[2]);
+                    let distance = self.grid.distance(self.conv);
+                    self.grid.for_blocks(self.conv, |at, cell, [rows, columns]| {
+                        for row in 0..rows {
+                            let planes = planes.map(|p| p.add(at + row * distance));
+                            let cell = cell + row * width;
+                            let to = to[cell..cell + columns].as_mut_ptr();
+                            interleave::<G, T>(planes, stride, to, columns);
+                        }
                     });
                 }
             }

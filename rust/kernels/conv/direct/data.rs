@@ -175,7 +175,7 @@ impl<T: Real> Direct<'_, T> {
                         to.fill(T::zero());
                     }
                     let dy = dy.at(((images.start + i) * filters + f) * self.conv.out_size());
-                    self.grid.collect(self.conv, dy, &mut to[self.reach()..]);
+                    self.grid.collect(self.conv, dy, to[self.reach()..].as_mut_ptr());
                 }
             }
         });
