@@ -181,6 +181,15 @@ pub fn dtype_names() -> Vec<String> {
 }
 
 impl FieldType {
+    /// Whether its values are the names of all dtypes.
+    pub fn is_dtype(&self) -> bool {
+        match self {
+            FieldType::Enum(names) => *names == dtype_names(),
+            FieldType::Optional(inner) => inner.is_dtype(),
+            _ => false,
+        }
+    }
+
     /// The name shown in docs and errors: `int`, `int (non-negative)`, `Shape(tuple)`, `{'a', 'b'}`
     /// ...
     pub fn display(&self) -> String {

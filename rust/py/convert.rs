@@ -23,22 +23,31 @@ use std::os::raw::c_int;
 /// The value of parameter `name` of an operator or struct `of`, as [`to_value`] makes it. The error
 /// of a value that cannot be taken names both, and says what `schema` expects.
 pub fn parameter(of: &str, schema: &Schema, name: &str, obj: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let field = || schema.fields.iter().find(|field| field.name == name);
+    let is_type = obj.is_instance_of::<PyType>();
     let is_none_or_text = || obj.is_none() || obj.is_instance_of::<PyString>();
-    let is_dtype = obj.is_instance_of::<PyType>() || name == "dtype" && !is_none_or_text();
-    let value = match is_dtype {
-        true => dtype_arg(obj).map(|dtype| Value::Str(dtype.name().to_owned())),
-        false => to_value(obj),
+    // Most parameters are neither, and are not looked up.
+    let may_be_dtype = is_type || name == "dtype" && !is_none_or_text();
+    let is_dtype = may_be_dtype && field().is_some_and(|field| field.ty.is_dtype());
+    let as_dtype = || dtype_arg(obj).map(|dtype| Value::Str(dtype.name().to_owned()));
+    let value = match may_be_dtype {
+        _ if is_dtype => as_dtype(),
+        // Any value has a text where parameters are open.
+        true if field().is_none() => as_dtype().or_else(|_| match is_type {
+            true => Ok(Value::Str(obj.str()?.to_str()?.to_owned())),
+            false => to_value(obj),
+        }),
+        _ => to_value(obj),
     };
     value.map_err(|error| {
         let py = obj.py();
         if !is_mistake(py, &error) {
             return error;
         }
-        let field = schema.fields.iter().find(|field| field.name == name);
-        let refusal = match (is_dtype, field) {
-            (true, _) => Error::type_(invalid(name, shown(obj), DType::known())),
-            (_, Some(field)) => Error::parameter(invalid(name, shown(obj), field.ty.display())),
-            _ => Error::parameter(invalid(name, shown(obj), "a value that has a text")),
+        let refusal = match field() {
+            Some(_) if is_dtype => Error::type_(invalid(name, shown(obj), DType::known())),
+            Some(field) => Error::parameter(invalid(name, shown(obj), field.ty.display())),
+            None => Error::parameter(invalid(name, shown(obj), "a value that has a text")),
         };
         with_cause(py, to_py(py, &refusal.in_operator(of)), error)
     })

@@ -117,6 +117,45 @@ def test_long_values_are_cut(call):
     assert max(map(len, texts)) < SHORT
 
 
+def test_many_names_are_not_all_listed():
+    for i in range(40):
+        mx.operator.register(f"a_rather_long_name_of_an_operator_{i:02}")(Answers)
+    with pytest.raises(mx.MXNetError, match=r"one of: .*, \.\.\. \(\d+ names\)") as raised:
+        nd.Custom(nd.ones((1,)), op_type="no_such_operator")
+    assert len(str(raised.value)) < SHORT
+
+
+@mx.operator.register("takes_texts")
+class TakesTexts(mx.operator.CustomOpProp):
+    def __init__(self, **kwargs):
+        super().__init__()
+        self.taken.append(kwargs)
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return mx.operator.CustomOp()
+
+
+@pytest.mark.parametrize("x", [nd.ones((1,)), sym.Variable("x")])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"kind": dict}, "<class 'dict'>"), ({"dtype": 5}, "5"), ({"dtype": np.float32}, "float32")],
+)
+def test_open_parameters_are_texts(x, given, text):
+    TakesTexts.taken = []
+    custom = nd.Custom if isinstance(x, nd.NDArray) else sym.Custom
+    custom(x, op_type="takes_texts", **given)
+    assert TakesTexts.taken[0] == dict.fromkeys(given, text)
+
+
+def test_a_parameter_called_dtype_may_be_anything():
+    class Sized(mx.Parameter):
+        dtype: int = mx.field(default=100)
+
+    assert Sized(dtype=5).dtype == 5
+    with pytest.raises(mx.MXNetError, match=r"invalid shape .*Bad.*: expected Shape"):
+        nd.reshape(nd.ones((1,)), shape=type("Bad", (), {}))
+
+
 class Answers(mx.operator.CustomOpProp):
     answer = None
 

@@ -51,7 +51,8 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     listed = list(known)
     near = registry.close(name, listed)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    expected = f"one of: {', '.join(listed)}" if listed else "none, as none is declared"
+    shortened = listed if len(listed) <= 30 else [*listed[:20], f"... ({len(listed)} names)"]
+    expected = f"one of: {', '.join(shortened)}" if listed else "none, as none is declared"
     return fail(operator, f"unknown {what} {shown(str(name))}: {hint}expected {expected}")
 
 

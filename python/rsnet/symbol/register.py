@@ -72,7 +72,7 @@ def text_of(value: Any) -> str:
     """A parameter as JSON stores it."""
     if isinstance(value, str):
         return value
-    if isinstance(value, (type, np.dtype)):
+    if isinstance(value, np.dtype) or (isinstance(value, type) and np.dtype(value) != object):
         return str(np.dtype(value).name)
     if isinstance(value, (tuple, list)):
         inner = ", ".join(_item_text(v) for v in value)

@@ -90,7 +90,8 @@ pub enum Cache {
 #[inline(always)]
 pub fn prefetch<T>(at: *const T, n: usize, to: Cache) {
     const LINE_BYTES: usize = 64;
-    for line in 0..(n * size_of::<T>()).div_ceil(LINE_BYTES) {
+    let before = at.addr() % LINE_BYTES;
+    for line in 0..(before + n * size_of::<T>()).div_ceil(LINE_BYTES) {
         let at = at.cast::<u8>().wrapping_add(line * LINE_BYTES);
         #[cfg(target_arch = "x86_64")]
         // SAFETY: hints, which never fault.

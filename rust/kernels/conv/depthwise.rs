@@ -159,7 +159,8 @@ struct Order {
     count: usize,
     /// Positions of a row.
     cells: usize,
-    /// Whether several rows are calculated together, or positions as one stretch whatever their row.
+    /// Whether several rows are calculated together, or positions as one stretch whatever their
+    /// row.
     by_rows: bool,
 }
 
@@ -210,7 +211,7 @@ impl Order {
         }
     }
 
-    /// Taps with their offsets as columns, of one tap each where rows are calculated one by one.
+    /// Taps with their offsets as columns, of one tap each unless rows are calculated together.
     fn columns(&self, taps: impl IntoIterator<Item = (usize, usize)>) -> Vec<Column> {
         let mut columns: Vec<Column> = Vec::new();
         let mut taps: Vec<_> = taps.into_iter().collect();

@@ -199,7 +199,7 @@ impl Grid {
     /// Copies a plane of the output's gradient to its cells.
     ///
     /// # Safety
-    /// `dy` is a plane of the output; `to` has the cells of a phase.
+    /// `dy` is a plane of the output; `to` has the [span](Grid::span) of the output.
     pub unsafe fn collect<T: Real>(&self, conv: &Conv, dy: *const T, to: *mut T) {
         let ([out_d, out_h, out_w], [_, height, width]) = (conv.output, self.cells);
         for d in 0..out_d {

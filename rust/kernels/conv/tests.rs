@@ -209,6 +209,36 @@ fn special_paths_match_naive() {
     }
 }
 
+/// Filters over one channel whose rows are calculated together, and in columns of three taps, two
+/// and one: with more taps than a column has, by phases, over volumes, and with distances between
+/// the taps.
+#[test]
+fn filters_of_single_channels_match_naive() {
+    let base = Conv {
+        batch: 2,
+        groups: 5,
+        in_c: 1,
+        out_c: 2,
+        input: [1, 28, 28],
+        kernel: [1, 3, 3],
+        output: [0; 3],
+        stride: [1; 3],
+        pad: [0, 1, 1],
+        dilate: [1; 3],
+    };
+    let five = Conv { kernel: [1, 5, 5], pad: [0, 2, 2], ..base };
+    let seven = Conv { kernel: [1, 7, 3], pad: [0, 3, 1], ..base };
+    let four = Conv { kernel: [1, 4, 3], pad: [0, 0, 2], ..base };
+    let halved = Conv { input: [1, 57, 57], stride: [1, 2, 2], ..base };
+    let volume = Conv { input: [3, 15, 14], kernel: [2, 3, 3], pad: [1, 1, 1], ..base };
+    let apart = Conv { dilate: [1, 2, 1], pad: [0, 2, 1], ..base };
+    for conv in [base, five, seven, four, halved, volume, apart] {
+        let conv = with_output(conv).unwrap();
+        assert!(check(&conv, 6) && check_as::<f32>(&conv, 6, 1e-5), "{conv:?}");
+        check_threads(&conv);
+    }
+}
+
 #[test]
 fn filters_of_one_element_match_naive() {
     let base = Conv {

@@ -174,7 +174,7 @@ fn flat_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<
 fn flatten(call: &Call<'_>) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     // SAFETY: inference gave both bytes and one size; the output overlaps no input.
-    unsafe { y.as_ptr::<u8>().copy_from_nonoverlapping(x.as_ptr(), y.size()) };
+    unsafe { y.ptr().copy_from_nonoverlapping(x.ptr(), y.size_bytes()) };
     Ok(())
 }
 

@@ -26,8 +26,11 @@ pub(super) const RUN: usize = 64;
 const CACHE_BYTES: usize = 1 << 20;
 /// Inputs whose filters are read ahead.
 const FETCH_AHEAD: usize = 4;
-/// With fewer tasks than this, output channels are split as well.
+/// With fewer regions than this, output channels are split as well.
 const TASKS: usize = 4;
+/// Tiles of a block of channels that are worth a task.
+const TASK_TILES: usize = 64;
+const _: () = assert!(RUN.is_multiple_of(LANES));
 
 /// Transformed filters: `[block of output channels][point][tap on the depth axis][input
 /// channel][LANES]`, with an unused cache line between points.
@@ -153,23 +156,52 @@ unsafe fn apply<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     let room = FilterRoom::new(geometry);
     let regions = regions(geometry);
     let (down, groups) = (regions.count(), room.blocks.div_ceil(GROUP));
-    let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };
-    let each = groups.div_ceil(parts);
     // Filters that one region alone reads stay in the cache of the task that transforms them.
     let run = if down == 1 { RUN } else { geometry.in_c };
     let (x, y) = (Shared(x.cast_mut()), Shared(y));
     let bias = bias.map(|b| Shared(b.cast_mut()));
+    let finish = |region: &Region, groups, points: *const T, filters: &Filters<'_, T, F>| {
+        let bias = bias.map(|b| b.ptr().cast_const());
+        // SAFETY: promised by the caller; the tiles are transformed.
+        unsafe {
+            multiply_groups(
+                geometry,
+                (region, groups),
+                points,
+                (filters, run),
+                bias,
+                (y.ptr(), done),
+            )
+        };
+    };
     let run_all = |filters: AcrossThreads<Filters<'_, T, F>>| {
+        if down == 1 {
+            let region = regions.at(0);
+            let tiles = tile_room(geometry, &region);
+            return with_scratch(tiles.len(), |points: &mut [T]| {
+                let points = Shared(points.as_mut_ptr());
+                parallel_for(tiles.blocks, TASK_TILES.div_ceil(tiles.tiles), |blocks| {
+                    // SAFETY: promised by the caller; blocks are apart.
+                    unsafe { transform_tiles(geometry, &region, blocks, x.ptr(), points.ptr()) };
+                });
+                parallel_for(groups, 1, |groups| {
+                    finish(&region, groups, points.ptr(), filters.get())
+                });
+            });
+        }
+        let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };
+        let each = groups.div_ceil(parts);
         parallel_for(down * parts, 1, |tasks| {
             for task in tasks {
                 let region = regions.at(task / parts);
                 let groups = task % parts * each..((task % parts + 1) * each).min(groups);
-                let bias = bias.map(|b| b.ptr().cast_const());
-                let filters = (filters.get(), run);
-                // SAFETY: promised by the caller; tasks write apart.
-                unsafe {
-                    run_task(geometry, (&region, groups), x.ptr(), filters, bias, (y.ptr(), done));
-                }
+                let tiles = tile_room(geometry, &region);
+                with_scratch(tiles.len(), |points: &mut [T]| {
+                    let points = points.as_mut_ptr();
+                    // SAFETY: promised by the caller; tasks write apart.
+                    unsafe { transform_tiles(geometry, &region, 0..tiles.blocks, x.ptr(), points) };
+                    finish(&region, groups, points, filters.get());
+                });
             }
         });
     };
@@ -215,7 +247,7 @@ pub fn regions(geometry: &Geometry) -> Regions {
 /// Transforms the filters of a block of output channels on some input channels.
 ///
 /// # Safety
-/// `to` has the room of a block.
+/// `to` has a block of `room`, which has as many input channels; `source` is that of [`forward`].
 unsafe fn transform_filters<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     geometry: &Geometry,
     room: FilterRoom,
@@ -253,15 +285,50 @@ unsafe fn transform_filters<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)
     });
 }
 
-/// The outputs of a region and some groups of output channels. The sums are added up over runs of
-/// `run` input channels.
+/// The transformed tiles that a region reads.
+fn tile_room(geometry: &Geometry, region: &Region) -> Room {
+    let (points, blocks) = (geometry.points(), geometry.in_c.div_ceil(LANES));
+    Room { points, blocks, tiles: region.tiles_read() }
+}
+
+/// Transforms the tiles of a region for some blocks of input channels.
 ///
 /// # Safety
-/// As [`forward`].
-unsafe fn run_task<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
+/// As [`forward`]; `points` has the [room](tile_room) of the region.
+unsafe fn transform_tiles<T: Real>(
+    geometry: &Geometry,
+    region: &Region,
+    blocks: Range<usize>,
+    x: *const T,
+    points: *mut T,
+) {
+    let (room, each) = (tile_room(geometry, region), region.tiles_each());
+    let ((cut, _), run) = (geometry.cuts(), geometry.transforms::<T>().input);
+    for block in blocks {
+        let channels = LANES.min(geometry.in_c - block * LANES);
+        for i in 0..region.inputs() {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let to = (points.add(block * room.block() + i * each * LANES), room.point());
+                match region.read_at(geometry, i, block * LANES) {
+                    Some(at) => cut.transform((x.add(at), channels), region.area(), run, to),
+                    None => clear(to, room.points, each),
+                }
+            }
+        }
+    }
+}
+
+/// The outputs of a region and some groups of output channels from the transformed tiles. The sums
+/// are added up over runs of `run` input channels.
+///
+/// # Safety
+/// As [`forward`]; `points` are those of [`transform_tiles`]; `run` is a multiple of [`LANES`] or
+/// all input channels.
+unsafe fn multiply_groups<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     geometry: &Geometry,
     (region, groups): (&Region, Range<usize>),
-    x: *const T,
+    points: *const T,
     (filters, run): (&Filters<'_, T, F>, usize),
     bias: Option<*const T>,
     (y, done): (*mut T, Option<OnElements<'_>>),
@@ -269,33 +336,14 @@ unsafe fn run_task<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
     let filter_room = FilterRoom::new(geometry);
     let run_room = filter_room.part(GROUP, run);
     let own = if matches!(filters, Filters::Gathered(_)) { run_room.len() } else { 0 };
-    let points = geometry.points();
-    let room = Room { points, blocks: filter_room.inner / LANES, tiles: region.tiles_read() };
-    let sum_room = Room { points, blocks: GROUP, tiles: region.tiles() };
+    let room = tile_room(geometry, region);
+    let sum_room = Room { points: room.points, blocks: GROUP, tiles: region.tiles() };
     let (each, [_, out_size]) = (region.tiles_each(), geometry.sizes());
-    let (input, output) = geometry.cuts();
-    let transforms = geometry.transforms::<T>();
-    with_scratch(room.len() + sum_room.len() + own, |scratch: &mut [T]| {
-        let (points, rest) = scratch.split_at_mut(room.len());
-        let (sums, own) = rest.split_at_mut(sum_room.len());
-        let (points, sums, own) = (points.as_mut_ptr(), sums.as_mut_ptr(), own.as_mut_ptr());
-        for block in 0..room.blocks {
-            let channels = LANES.min(geometry.in_c - block * LANES);
-            for i in 0..region.inputs() {
-                // SAFETY: promised by the caller.
-                unsafe {
-                    let to = (points.add(block * room.block() + i * each * LANES), room.point());
-                    match region.read_at(geometry, i, block * LANES) {
-                        Some(at) => {
-                            let planes = (x.add(at), channels);
-                            input.transform(planes, region.area(), transforms.input, to);
-                        }
-                        None => clear(to, room.points, each),
-                    }
-                }
-            }
-        }
-        for group in groups.clone() {
+    let ((_, output), transforms) = (geometry.cuts(), geometry.transforms::<T>());
+    with_scratch(sum_room.len() + own, |scratch: &mut [T]| {
+        let (sums, own) = scratch.split_at_mut(sum_room.len());
+        let (sums, own) = (sums.as_mut_ptr(), own.as_mut_ptr());
+        for group in groups {
             let blocks = group * GROUP..((group + 1) * GROUP).min(filter_room.blocks);
             // SAFETY: promised by the caller.
             unsafe {
@@ -314,7 +362,7 @@ unsafe fn run_task<T: Real, F: Fn((usize, usize), Range<usize>, *mut T)>(
                             (own.cast_const(), run_room)
                         }
                     };
-                    let left = points.add(first / LANES * room.block()).cast_const();
+                    let left = points.add(first / LANES * room.block());
                     let terms = (inputs, region.taps, each);
                     multiply(terms, (left, room), right, blocks.len(), (sums, sum_room));
                 }
@@ -357,7 +405,7 @@ pub(super) unsafe fn clear<T>((to, point): (*mut T, usize), points: usize, tiles
 /// `each` apart; added to the sums of the input channels before.
 ///
 /// # Safety
-/// The buffers have the sizes of their extents.
+/// The buffers have the sizes of their extents; `inputs` starts with a block of channels.
 unsafe fn multiply<T: Real>(
     (inputs, taps, each): (Range<usize>, usize, usize),
     (points, room): (*const T, Room),

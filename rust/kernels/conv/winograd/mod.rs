@@ -15,8 +15,11 @@
 //! that axis alone has a filter, its tiles are lines across the slices (`Geometry::joined`).
 //!
 //! **Precision.** The transforms add numbers of different size: for values of about one size the
-//! error is three to five times that of the direct sum, and at most `4e-6 * sum |x| |w|` of an output's
-//! terms in float32 (`errors_stay_below_the_bound`). float64 is always calculated directly.
+//! error is three to five times that of the direct sum, and at most `4e-6 * sum |x| |w|` of the
+//! terms of an output in float32 (`errors_stay_below_the_bound`). The errors of a tile are those of
+//! its largest output: they do not shrink where one reads less than the others, and a large value
+//! leaves its error in the whole tile (`errors_of_large_values_stay_in_proportion`). float64 is
+//! always calculated directly.
 //! **NaN and infinity** in an input reach all outputs of the tiles that read it, where the direct
 //! sum has them only in those outputs that read it; an infinite input gives NaN, as transforms
 //! subtract it from itself. In a weight they reach all outputs of its filter.

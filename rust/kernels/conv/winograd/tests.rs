@@ -298,6 +298,25 @@ fn errors_stay_below_the_bound() {
     }
 }
 
+/// A value that is much larger than the others of its tile leaves its own errors there.
+#[test]
+fn errors_of_large_values_stay_in_proportion() {
+    let conv = square(1, [16, 8], [12, 12], [1, 1]).unwrap();
+    let [x, w, dy] = operands(&conv, 2).map(|v| v.iter().map(|x| *x as f32).collect::<Vec<_>>());
+    for large in [1e2, 1e5] {
+        let mut x = x.clone();
+        x[3 * 144 + 5 * 12 + 5] = large;
+        let [x64, w64, dy64] =
+            [&x, &w, &dy].map(|v| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
+        let [want, ..] = naive(&conv, &x64, &w64, &dy64);
+        let [got, ..] = transformed(&conv, &x, &w, &dy);
+        let most = want.iter().fold(0.0, |most: f64, y| most.max(y.abs()));
+        for (got, want) in got.iter().zip(&want) {
+            assert!((f64::from(*got) - want).abs() <= 4e-6 * most, "{got}, expected {want}");
+        }
+    }
+}
+
 fn check_errors(conv: &Conv) {
     let exact = operands(conv, 11);
     let single = exact.clone().map(|v| v.iter().map(|x| *x as f32).collect::<Vec<_>>());
@@ -364,6 +383,12 @@ fn small_convolutions_are_calculated_directly() {
     };
     assert!(chosen([64, 64], 56) && chosen([16, 16], 32));
     assert!(!chosen([3, 16], 32) && !chosen([64, 64], 1));
+    // Filters that are transformed where they are used.
+    let alone = |size| {
+        let conv = square(1, [512; 2], [size; 2], [1, 1]).unwrap();
+        Geometry::chosen::<f32>(&conv).is_some()
+    };
+    assert!(alone(7) && !alone(4));
     let over_volumes = |depth| {
         let extents = (1, [64, 64], [28, 28], [1, 1]);
         Geometry::chosen::<f32>(&volume(depth, (3, 1), extents).unwrap()).is_some()

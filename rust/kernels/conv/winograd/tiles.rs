@@ -157,8 +157,9 @@ impl Cut {
         })
     }
 
-    /// Transforms sums back to the outputs of an area of one slice and block of channels, and adds a
-    /// bias; the inverse of [`Cut::transform`], for squares that do not overlap and have no padding.
+    /// Transforms sums back to the outputs of an area of one slice and block of channels, and adds
+    /// a bias; the inverse of [`Cut::transform`], for squares that do not overlap and have no
+    /// padding.
     ///
     /// # Safety
     /// As [`Cut::transform`], with planes that are written.

@@ -5,11 +5,11 @@
 //! `y = Aᵀ [(G g Gᵀ) ∘ (Bᵀ d B)] A` and `dg = Gᵀ [Σ (A dy Aᵀ) ∘ (Bᵀ d B)] G`. Where a filter has
 //! one tap along an axis, the matrix of that axis is 1 and a square is a line.
 //!
-//! The points are 0, ±3/4, ±3/2 and infinity, whatever the side of the filter: `B` is the same
-//! for all, `A` has powers of the points, and so has `G`, each divided by the product of the
-//! point's distances to the others. With ±1 and ±2, as in the first article, matrices are cheaper by
-//! a few products, and errors twice as large on average and four times at most: factors of a line
-//! differ more. The factors of `B` and `A` are exact.
+//! The points are 0, ±3/4, ±3/2 and infinity, whatever the side of the filter: `B` is the same for
+//! all, `A` has powers of the points, and so has `G`, each divided by the product of the point's
+//! distances to the others. With ±1 and ±2, as in the first article, matrices are cheaper by a few
+//! products, and errors twice as large on average and four times at most: factors of a line differ
+//! more. The factors of `B` and `A` are exact.
 //!
 //! A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015, section 4;
 //! B. Barabasz, A. Anderson, K. Soodhalter, D. Gregg, Error Analysis and Improving the Accuracy of
@@ -201,7 +201,8 @@ impl<const N: usize, const SCALED: bool> Line<REACH, N> for Sums<SCALED> {
     }
 }
 
-/// Applies a matrix to the columns and one to the rows of every square, and adds the bias if `BIASED`.
+/// Applies a matrix to the columns and one to the rows of every square, and adds the bias if
+/// `BIASED`.
 ///
 /// # Safety
 /// As [`Transform`].
@@ -265,7 +266,13 @@ macro_rules! compiled {
             /// As [`Transform`].
             $(#[target_feature(enable = $features)])?
             #[allow(private_bounds)] // the matrices are known to this file only
-            pub unsafe fn square<V: Vector, L: Line<I, O>, const I: usize, const O: usize, const BIASED: bool>(
+            pub unsafe fn square<
+                V: Vector,
+                L: Line<I, O>,
+                const I: usize,
+                const O: usize,
+                const BIASED: bool,
+            >(
                 s: &Squares<V::Elem>,
             ) {
                 // SAFETY: promised by the caller.
@@ -276,7 +283,13 @@ macro_rules! compiled {
             /// As [`Transform`].
             $(#[target_feature(enable = $features)])?
             #[allow(private_bounds)]
-            pub unsafe fn down<V: Vector, L: Line<I, O>, const I: usize, const O: usize, const BIASED: bool>(
+            pub unsafe fn down<
+                V: Vector,
+                L: Line<I, O>,
+                const I: usize,
+                const O: usize,
+                const BIASED: bool,
+            >(
                 s: &Squares<V::Elem>,
             ) {
                 // SAFETY: promised by the caller.
@@ -287,7 +300,13 @@ macro_rules! compiled {
             /// As [`Transform`].
             $(#[target_feature(enable = $features)])?
             #[allow(private_bounds)]
-            pub unsafe fn across<V: Vector, L: Line<I, O>, const I: usize, const O: usize, const BIASED: bool>(
+            pub unsafe fn across<
+                V: Vector,
+                L: Line<I, O>,
+                const I: usize,
+                const O: usize,
+                const BIASED: bool,
+            >(
                 s: &Squares<V::Elem>,
             ) {
                 // SAFETY: promised by the caller.

@@ -181,7 +181,7 @@ impl<T: Real> Round<T> {
     /// sums if `add`.
     ///
     /// # Safety
-    /// The buffers have the sizes of their extents.
+    /// The buffers have the sizes of their extents, and the sums as many blocks of channels.
     unsafe fn multiply(
         &self,
         (p, inner, outer): (usize, Range<usize>, Range<usize>),
