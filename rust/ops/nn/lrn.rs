@@ -152,15 +152,41 @@ fn strips(images: usize, image: usize, positions: usize, f: impl Fn(usize, usize
 }
 
 crate::simd! {
-    /// `out += f * a * b`.
+    /// `out = start + f * sum of the rows`, or with `SQUARED` of their squares, for `rows` rows
+    /// that are `step` apart.
     ///
     /// # Safety
-    /// All hold `n` elements; `out` overlaps neither of the others.
-    unsafe fn accumulate[T: Real][T](
-        a: *const T, b: *const T, f: T, out: *mut T, n: usize,
+    /// All hold `n` elements; `out` overlaps no row.
+    unsafe fn add_rows[T: Real, const SQUARED: bool][T, SQUARED](
+        x: *const T, step: usize, rows: usize, start: T, f: T, out: *mut T, n: usize,
     ) -> () {
-        // SAFETY: promised by the caller.
-        unsafe { map_serial([a, b, out.cast_const()], out, n, |[a, b, t]| t + f * a * b) };
+        const TOGETHER: usize = 64;
+        let mut sums = [T::zero(); TOGETHER];
+        for first in (0..n).step_by(TOGETHER) {
+            let width = TOGETHER.min(n - first);
+            sums.fill(T::zero());
+            for row in 0..rows {
+                // SAFETY: promised by the caller.
+                let x = unsafe { x.add(row * step + first) };
+                if width == TOGETHER {
+                    // SAFETY: as above.
+                    let x = unsafe { &*x.cast::<[T; TOGETHER]>() };
+                    for i in 0..TOGETHER {
+                        sums[i] = if SQUARED { sums[i] + x[i] * x[i] } else { sums[i] + x[i] };
+                    }
+                } else {
+                    for (i, sum) in sums.iter_mut().enumerate().take(width) {
+                        // SAFETY: as above.
+                        let x = unsafe { *x.add(i) };
+                        *sum = if SQUARED { *sum + x * x } else { *sum + x };
+                    }
+                }
+            }
+            for (i, sum) in sums.iter().enumerate().take(width) {
+                // SAFETY: as above.
+                unsafe { *out.add(first + i) = start + f * *sum };
+            }
+        }
     }
 }
 
@@ -186,6 +212,29 @@ crate::simd! {
     }
 }
 
+crate::simd! {
+    /// `out = dy x m^(-beta-1)`, the share of one channel in the gradients of its neighbours.
+    ///
+    /// # Safety
+    /// All hold `n` elements; `out` overlaps no operand.
+    unsafe fn share[T: Real][T](operands: [*const T; 3], beta: f32, out: *mut T, n: usize) -> () {
+        // SAFETY: promised by the caller.
+        unsafe { map_serial(operands, out, n, |[dy, x, m]| dy * x * power(m, beta) / m) };
+    }
+
+    /// `dx = dy m^(-beta) - slope x total`.
+    ///
+    /// # Safety
+    /// As [`share`].
+    unsafe fn subtract[T: Real][T](
+        operands: [*const T; 4], beta: f32, slope: T, dx: *mut T, n: usize,
+    ) -> () {
+        let of = |[dy, x, m, total]: [T; 4]| dy * power(m, beta) - slope * x * total;
+        // SAFETY: promised by the caller.
+        unsafe { map_serial(operands, dx, n, of) };
+    }
+}
+
 fn lrn<T: Real>(call: &Call<'_>) -> Result<()> {
     let param: &LrnParam = call.attrs.get();
     let (images, c, p, reach) = lrn_extents(call, &call.inputs[0]);
@@ -201,11 +250,10 @@ fn lrn<T: Real>(call: &Call<'_>) -> Result<()> {
                 // SAFETY: all views have the shape of the data; strips belong to one task.
                 unsafe {
                     let norm = if keep { norm.at(at) } else { sums.as_mut_ptr() };
-                    std::slice::from_raw_parts_mut(norm, n).fill(T::of(param.knorm.into()));
-                    for j in ch.saturating_sub(reach)..(ch + reach + 1).min(c) {
-                        let from = x.at(first + j * p).cast_const();
-                        accumulate(from, from, scale, norm, n);
-                    }
+                    let window = ch.saturating_sub(reach)..(ch + reach + 1).min(c);
+                    let from = x.at(first + window.start * p).cast_const();
+                    let start = T::of(param.knorm.into());
+                    add_rows::<T, true>(from, p, window.len(), start, scale, norm, n);
                     if write {
                         apply(x.at(at).cast_const(), norm, param.beta, y.at(at), n);
                     }
@@ -228,26 +276,26 @@ fn lrn_grad<T: Real>(call: &Call<'_>) -> Result<()> {
     let (alpha, beta) = (f64::from(param.alpha), f64::from(param.beta));
     let slope = T::of(2.0 * alpha * beta / f64::from(param.nsize));
     strips(images, c * p, p, |first, n| {
-        let mut share = vec![T::zero(); c * n];
-        // SAFETY: all views have the shape of the data; strips belong to one task.
-        unsafe {
-            for ch in 0..c {
-                for i in 0..n {
-                    let at = first + ch * p + i;
-                    let base = *m.at(at);
-                    share[ch * n + i] = *dy.at(at) * *x.at(at) * power(base, param.beta) / base;
+        with_scratch((c + 1) * n, |scratch: &mut [T]| {
+            let (shares, total) = scratch.split_at_mut(c * n);
+            let (shares, total) = (shares.as_mut_ptr(), total.as_mut_ptr());
+            // SAFETY: all views have the shape of the data; strips belong to one task.
+            unsafe {
+                let at = |of: Shared<T>, ch: usize| of.at(first + ch * p).cast_const();
+                for ch in 0..c {
+                    let operands = [at(dy, ch), at(x, ch), at(m, ch)];
+                    share(operands, param.beta, shares.add(ch * n), n);
                 }
-            }
-            for ch in 0..c {
-                for i in 0..n {
-                    let at = first + ch * p + i;
+                for ch in 0..c {
                     let window = ch.saturating_sub(reach)..(ch + reach + 1).min(c);
-                    let total: T = window.map(|j| share[j * n + i]).sum();
-                    *dx.at(at) =
-                        *dy.at(at) * power(*m.at(at), param.beta) - slope * *x.at(at) * total;
+                    let from = shares.add(window.start * n).cast_const();
+                    let (zero, one) = (T::zero(), T::one());
+                    add_rows::<T, false>(from, n, window.len(), zero, one, total, n);
+                    let operands = [at(dy, ch), at(x, ch), at(m, ch), total.cast_const()];
+                    subtract(operands, param.beta, slope, dx.at(first + ch * p), n);
                 }
             }
-        }
+        });
     });
     Ok(())
 }

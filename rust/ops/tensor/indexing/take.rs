@@ -12,6 +12,7 @@ use crate::operator::{Attrs, Dep, Gradient, OpDef};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_dtype};
+use std::ops::Range;
 
 param_enum! {
     /// What happens to indices outside of the axis.
@@ -70,31 +71,48 @@ impl Taken {
                 "take from axis {axis} of shape {data}: expected elements along it"
             )));
         }
-        let on_axis = |index: i64| match mode {
-            TakeMode::Raise if !(-extent..extent).contains(&index) => Err(Error::index(format!(
-                "take operator contains indices out of bound: {index} on axis {axis} of extent \
-                 {extent}"
-            ))),
-            TakeMode::Raise | TakeMode::Wrap => Ok(position(index, extent, true) as usize),
-            TakeMode::Clip => Ok(position(index, extent, false) as usize),
-        };
-        let positions = if extent == 0 {
-            Vec::new()
-        } else {
-            with_dtype!(indices.dtype(), T => {
-                // SAFETY: nothing writes the indices while the kernel runs.
-                let indices = unsafe { indices.slice::<T>() };
-                indices.iter().map(|i| on_axis(i.to_f64() as i64)).collect::<Result<_>>()?
-            })
-        };
+        if extent == 0 {
+            return Ok(Taken { positions: Vec::new(), outer, extent: 0, inner });
+        }
+        let wraps = mode != TakeMode::Clip;
+        let mut positions = vec![0; n];
+        let to = Shared(positions.as_mut_ptr());
+        with_dtype!(indices.dtype(), T => {
+            // SAFETY: nothing writes the indices while the kernel runs.
+            let indices = unsafe { indices.slice::<T>() };
+            // Only one mode has indices that are refused.
+            let checked = if mode == TakeMode::Raise { indices } else { &[] };
+            let mut all = checked.iter().map(|i| i.to_f64() as i64);
+            if let Some(index) = all.find(|index| !(-extent..extent).contains(index)) {
+                return Err(Error::index(format!(
+                    "take operator contains indices out of bound: {index} on axis {axis} of \
+                     extent {extent}"
+                )));
+            }
+            parallel_for(n, 1 << 14, |range| {
+                for k in range {
+                    let at = position(indices[k].to_f64() as i64, extent, wraps) as usize;
+                    // SAFETY: tasks have positions of their own.
+                    unsafe { *to.at(k) = at };
+                }
+            });
+        });
         Ok(Taken { positions, outer, extent: extent as usize, inner })
     }
 
-    /// The run of the data that run `i` of the output holds.
+    /// The runs of the data that some runs of the output hold.
     #[inline(always)]
-    fn source(&self, i: usize) -> usize {
-        let n = self.positions.len();
-        (i / n * self.extent + self.positions[i % n]) * self.inner
+    fn sources(&self, runs: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let n = self.positions.len().max(1);
+        let (mut row, mut k) = (runs.start / n * self.extent, runs.start % n);
+        runs.map(move |run| {
+            let source = (row + self.positions[k]) * self.inner;
+            k += 1;
+            if k == n {
+                (row, k) = (row + self.extent, 0);
+            }
+            (run, source)
+        })
     }
 
     fn runs(&self) -> usize {
@@ -106,11 +124,11 @@ impl Taken {
         let (from, to) = (Shared(from.ptr().cast::<T>()), Shared(to.ptr().cast::<T>()));
         let grain = (1usize << 14).div_ceil(self.inner.max(1));
         parallel_for(self.runs(), grain, |range| {
-            for i in range {
+            for (i, source) in self.sources(range) {
                 // SAFETY: runs lie in the views, which do not overlap; tasks have runs of their
                 // own.
                 unsafe {
-                    let (x, y) = (from.at(self.source(i)), to.at(i * self.inner));
+                    let (x, y) = (from.at(source), to.at(i * self.inner));
                     if self.inner == 1 {
                         *y = *x;
                     } else {
@@ -161,8 +179,8 @@ fn take() -> Vec<OpDef> {
                 return Ok(());
             }
             let taken = Taken::new(call.attrs, da.shape(), indices)?;
-            let run = |i| Addend { from: i * taken.inner, to: taken.source(i) };
-            add_runs((0..taken.runs()).map(run).collect(), taken.inner, g, da);
+            let run = |(i, to)| Addend { from: i * taken.inner, to };
+            add_runs(taken.sources(0..taken.runs()).map(run).collect(), taken.inner, g, da);
             Ok(())
         })),
     ]
