@@ -107,17 +107,23 @@ impl Pool {
     /// The sum of `f` over the elements of a window.
     #[inline(always)]
     fn total<T: Real>(&self, w: &Window<T>, f: impl Fn(usize) -> T) -> T {
-        let extent = |a: usize| w.to[a].saturating_sub(w.from[a]);
-        let width = extent(2);
-        if extent(0) * extent(1) * width <= LEAF {
+        let [depth, height, width] = [0, 1, 2].map(|a| w.to[a].saturating_sub(w.from[a]));
+        if depth * height * width <= LEAF {
             let mut sum = T::zero();
             self.elements(w, |i| sum += f(i));
             return sum;
         }
+        // Whole rows follow one another, and so do whole slices.
+        let rows = match () {
+            _ if width < self.input[2] => 1,
+            _ if height < self.input[1] => height,
+            _ => depth * height,
+        };
         let mut sums = Pairwise::default();
-        for (d, h) in (w.from[0]..w.to[0]).flat_map(|d| (w.from[1]..w.to[1]).map(move |h| (d, h))) {
-            let row = (d * self.input[1] + h) * self.input[2] + w.from[2];
-            sums.push([sum_of(width, |i| f(row + i))]);
+        for first in (0..depth * height).step_by(rows) {
+            let (d, h) = (w.from[0] + first / height, w.from[1] + first % height);
+            let start = (d * self.input[1] + h) * self.input[2] + w.from[2];
+            sums.push([sum_of(rows * width, |i| f(start + i))]);
         }
         let [sum] = sums.total([T::zero()]);
         sum

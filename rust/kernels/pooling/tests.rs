@@ -115,3 +115,30 @@ fn threads_do_not_change_the_bits() {
         assert_eq!(crate::fork_join::tests::in_team(|| run(&pool, &x, &dy)), alone);
     }
 }
+
+/// Windows that span parts of rows, whole rows, whole slices and the whole plane, which are added in
+/// stretches.
+#[test]
+fn large_windows_are_sums_of_their_elements() {
+    let input = [3, 11, 13];
+    for kernel in [[3, 11, 13], [2, 11, 13], [2, 8, 13], [1, 9, 13], [3, 10, 7], [2, 7, 12]] {
+        let output = std::array::from_fn(|a| input[a] - kernel[a] + 1);
+        let (stride, pad) = ([1; 3], [0; 3]);
+        let pool = Pool { kind: PoolKind::Sum, planes: 2, input, kernel, output, stride, pad };
+        let x = noise(pool.planes * pool.in_size(), 3);
+        let [y, _] = run(&pool, &x, &noise(pool.planes * pool.out_size(), 4));
+        for (i, y) in y.iter().enumerate() {
+            let (plane, at) = (i / pool.out_size(), i % pool.out_size());
+            let [_, height, width] = output;
+            let first = [at / width / height, at / width % height, at % width];
+            let mut sum = 0.0;
+            for (k, x) in x[plane * pool.in_size()..].iter().enumerate().take(pool.in_size()) {
+                let place = [k / 13 / 11, k / 13 % 11, k % 13];
+                if (0..3).all(|a| (first[a]..first[a] + kernel[a]).contains(&place[a])) {
+                    sum += x;
+                }
+            }
+            assert!((y - sum).abs() < 1e-12, "{pool:?}: {y}, expected {sum}");
+        }
+    }
+}
