@@ -116,8 +116,8 @@ fn threads_do_not_change_the_bits() {
     }
 }
 
-/// Windows that span parts of rows, whole rows, whole slices and the whole plane, which are added in
-/// stretches.
+/// Windows that span parts of rows, whole rows, whole slices and the whole plane, which are added
+/// in stretches.
 #[test]
 fn large_windows_are_sums_of_their_elements() {
     let input = [3, 11, 13];
