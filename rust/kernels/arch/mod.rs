@@ -86,36 +86,41 @@ pub enum Cache {
     Second,
 }
 
-/// Asks for the cache lines of `n` elements ahead of their use. Any address will do.
+/// Asks for the cache line of an element ahead of its use. Any address will do.
 #[inline(always)]
-pub fn prefetch<T>(at: *const T, n: usize, to: Cache) {
+pub fn prefetch<T>(at: *const T, to: Cache) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: hints, which never fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match to {
+            Cache::First | Cache::FirstToWrite => _mm_prefetch::<_MM_HINT_T0>(at.cast()),
+            Cache::Second => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
+        }
+    };
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        use std::arch::asm;
+        match to {
+            Cache::First => asm!("prfm pldl1keep, [{}]", in(reg) at,
+                options(readonly, nostack, preserves_flags)),
+            Cache::FirstToWrite => asm!("prfm pstl1keep, [{}]", in(reg) at,
+                options(readonly, nostack, preserves_flags)),
+            Cache::Second => asm!("prfm pldl2keep, [{}]", in(reg) at,
+                options(readonly, nostack, preserves_flags)),
+        }
+    }
+    let _ = (at, to);
+}
+
+/// Asks for all cache lines of `n` elements.
+#[inline(always)]
+pub fn prefetch_all<T>(at: *const T, n: usize, to: Cache) {
     const LINE_BYTES: usize = 64;
     let before = at.addr() % LINE_BYTES;
     for line in 0..(before + n * size_of::<T>()).div_ceil(LINE_BYTES) {
-        let at = at.cast::<u8>().wrapping_add(line * LINE_BYTES);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: hints, which never fault.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-            match to {
-                Cache::First | Cache::FirstToWrite => _mm_prefetch::<_MM_HINT_T0>(at.cast()),
-                Cache::Second => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
-            }
-        };
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        // SAFETY: as above.
-        unsafe {
-            use std::arch::asm;
-            match to {
-                Cache::First => asm!("prfm pldl1keep, [{}]", in(reg) at,
-                    options(readonly, nostack, preserves_flags)),
-                Cache::FirstToWrite => asm!("prfm pstl1keep, [{}]", in(reg) at,
-                    options(readonly, nostack, preserves_flags)),
-                Cache::Second => asm!("prfm pldl2keep, [{}]", in(reg) at,
-                    options(readonly, nostack, preserves_flags)),
-            }
-        }
-        let _ = (at, to);
+        prefetch(at.cast::<u8>().wrapping_add(line * LINE_BYTES), to);
     }
 }
 

@@ -145,7 +145,7 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
         // `C` is read and written only after all terms.
         for i in 0..if t.k < FETCH_FROM { 0 } else { M } {
             for j in 0..N {
-                prefetch(t.c.wrapping_add(i * t.c_step + j * t.c_next), 1, Cache::FirstToWrite);
+                prefetch(t.c.wrapping_add(i * t.c_step + j * t.c_next), Cache::FirstToWrite);
             }
         }
         let (mut a, mut b) = (t.a, t.b);
@@ -158,7 +158,7 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
             }
             if ACCESS == Access::Panels as u8 {
                 // Panels follow one another, and the processor does not foresee the next one.
-                prefetch(a.wrapping_add(t.k * t.a_step), 1, Cache::Second);
+                prefetch(a.wrapping_add(t.k * t.a_step), Cache::Second);
             }
             a = a.wrapping_add(t.a_step);
         }

@@ -4,7 +4,7 @@ use super::regions::{Region, Regions};
 use super::tiles::Room;
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS, padded};
-use crate::kernels::arch::{Cache, prefetch};
+use crate::kernels::arch::{Cache, prefetch_all};
 use crate::kernels::conv::report;
 use crate::kernels::gemm::Mat;
 use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
@@ -117,7 +117,7 @@ pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *cons
             unsafe {
                 let from = w.cast_mut().add(o * depth + first * taps);
                 // Filters of one input are far apart, and the processor does not foresee the next.
-                prefetch(from.wrapping_add(FETCH_AHEAD * depth), lanes * taps, Cache::First);
+                prefetch_all(from.wrapping_add(FETCH_AHEAD * depth), lanes * taps, Cache::First);
                 let from = Mat { ptr: from, row: 1, col: taps as isize };
                 copy_matrix((taps, lanes), from, Mat::rows(to.add(i * taps * LANES), LANES));
             }
