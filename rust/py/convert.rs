@@ -30,14 +30,16 @@ pub fn parameter(of: &str, schema: &Schema, name: &str, obj: &Bound<'_, PyAny>) 
     let may_be_dtype = is_type || name == "dtype" && !is_none_or_text();
     let is_dtype = may_be_dtype && field().is_some_and(|field| field.ty.is_dtype());
     let as_dtype = || dtype_arg(obj).map(|dtype| Value::Str(dtype.name().to_owned()));
-    let value = match may_be_dtype {
-        _ if is_dtype => as_dtype(),
-        // Any value has a text where parameters are open.
-        true if field().is_none() => as_dtype().or_else(|_| match is_type {
+    let value = if is_dtype {
+        as_dtype()
+    } else if may_be_dtype && field().is_none() {
+        // Where parameters are open, what is no dtype is any other value.
+        as_dtype().or_else(|_| match is_type {
             true => Ok(Value::Str(obj.str()?.to_str()?.to_owned())),
             false => to_value(obj),
-        }),
-        _ => to_value(obj),
+        })
+    } else {
+        to_value(obj)
     };
     value.map_err(|error| {
         let py = obj.py();

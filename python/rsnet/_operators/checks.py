@@ -165,7 +165,7 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
     for name, shape in zip(names, value):
         try:
             shapes.append(() if shape is None else listed_numbers(shape))
-        except (TypeError, AttributeError):
+        except TypeError:
             tuples = "a tuple of integers"
             raise invalid(operator, f"shape of '{name}' in {what}", shape, tuples) from None
         if not all(0 <= d < 2**63 for d in shapes[-1]):

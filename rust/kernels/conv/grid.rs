@@ -201,14 +201,8 @@ impl Grid {
     /// # Safety
     /// `dy` is a plane of the output; `to` has the [span](Grid::span) of the output.
     pub unsafe fn collect<T: Real>(&self, conv: &Conv, dy: *const T, to: *mut T) {
-        let ([out_d, out_h, out_w], [_, height, width]) = (conv.output, self.cells);
-        for d in 0..out_d {
-            // SAFETY: promised by the caller.
-            unsafe {
-                let (from, to) = (dy.add(d * out_h * out_w), to.add(d * height * width));
-                copy_rows(from, out_w, to, width, out_h, out_w);
-            }
-        }
+        // SAFETY: promised by the caller.
+        unsafe { copy_box(conv.output, (dy, conv.output), (to, self.cells)) };
     }
 
     /// Copies the cells of the output's positions to a plane of the output.
@@ -216,13 +210,26 @@ impl Grid {
     /// # Safety
     /// As [`Grid::collect`], the other way round.
     pub unsafe fn release<T: Real>(&self, conv: &Conv, from: *const T, y: *mut T) {
-        let ([out_d, out_h, out_w], [_, height, width]) = (conv.output, self.cells);
-        for d in 0..out_d {
-            // SAFETY: promised by the caller.
-            unsafe {
-                let (from, to) = (from.add(d * height * width), y.add(d * out_h * out_w));
-                copy_rows(from, width, to, out_w, out_h, out_w);
-            }
+        // SAFETY: promised by the caller.
+        unsafe { copy_box(conv.output, (from, self.cells), (y, conv.output)) };
+    }
+}
+
+/// Copies the first elements along each axis from one buffer to another, which have these extents.
+///
+/// # Safety
+/// Both hold them and do not overlap.
+unsafe fn copy_box<T: Copy>(
+    [depth, height, width]: [usize; 3],
+    (from, [_, from_height, from_width]): (*const T, [usize; 3]),
+    (to, [_, to_height, to_width]): (*mut T, [usize; 3]),
+) {
+    for d in 0..depth {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let from = from.add(d * from_height * from_width);
+            let to = to.add(d * to_height * to_width);
+            copy_rows(from, from_width, to, to_width, height, width);
         }
     }
 }

@@ -174,20 +174,23 @@ fn check_threads(conv: &Conv) {
     assert_eq!(crate::fork_join::tests::in_team(run), alone, "{conv:?}");
 }
 
+/// Images with filters of 3×3, from which tests make their cases.
+const IMAGES: Conv = Conv {
+    batch: 2,
+    groups: 1,
+    in_c: 3,
+    out_c: 70,
+    input: [1, 40, 40],
+    kernel: [1, 3, 3],
+    output: [0; 3],
+    stride: [1; 3],
+    pad: [0, 1, 1],
+    dilate: [1; 3],
+};
+
 #[test]
 fn special_paths_match_naive() {
-    let base = Conv {
-        batch: 2,
-        groups: 1,
-        in_c: 3,
-        out_c: 70,
-        input: [1, 40, 40],
-        kernel: [1, 3, 3],
-        output: [0; 3],
-        stride: [1; 3],
-        pad: [0, 1, 1],
-        dilate: [1; 3],
-    };
+    let base = IMAGES;
     let pointwise = Conv { kernel: [1; 3], pad: [0; 3], ..base };
     let depthwise = Conv { groups: 5, in_c: 1, out_c: 2, ..base };
     let strided = Conv { stride: [1, 2, 3], in_c: 37, ..pointwise };
@@ -214,18 +217,7 @@ fn special_paths_match_naive() {
 /// the taps.
 #[test]
 fn filters_of_single_channels_match_naive() {
-    let base = Conv {
-        batch: 2,
-        groups: 5,
-        in_c: 1,
-        out_c: 2,
-        input: [1, 28, 28],
-        kernel: [1, 3, 3],
-        output: [0; 3],
-        stride: [1; 3],
-        pad: [0, 1, 1],
-        dilate: [1; 3],
-    };
+    let base = Conv { groups: 5, in_c: 1, out_c: 2, input: [1, 28, 28], ..IMAGES };
     let five = Conv { kernel: [1, 5, 5], pad: [0, 2, 2], ..base };
     let seven = Conv { kernel: [1, 7, 3], pad: [0, 3, 1], ..base };
     let four = Conv { kernel: [1, 4, 3], pad: [0, 0, 2], ..base };
@@ -241,18 +233,8 @@ fn filters_of_single_channels_match_naive() {
 
 #[test]
 fn filters_of_one_element_match_naive() {
-    let base = Conv {
-        batch: 2,
-        groups: 1,
-        in_c: 33,
-        out_c: 48,
-        input: [1, 13, 17],
-        kernel: [1; 3],
-        output: [0; 3],
-        stride: [1; 3],
-        pad: [0; 3],
-        dilate: [1; 3],
-    };
+    let extents = Conv { in_c: 33, out_c: 48, input: [1, 13, 17], ..IMAGES };
+    let base = Conv { kernel: [1; 3], pad: [0; 3], ..extents };
     // Gradients of filters whose tasks have parts of the result: written in place, from registers
     // that are not full, and transposed.
     let large = Conv { in_c: 272, out_c: 280, input: [1, 3, 5], batch: 3, ..base };

@@ -14,6 +14,7 @@ use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_real};
+use std::ops::Range;
 
 params! {
     /// Parameters of `LRN`.
@@ -139,6 +140,11 @@ fn lrn_extents(call: &Call<'_>, data: &View) -> (usize, usize, usize, usize) {
     (s.product(0..1), s.product(1..2), s.product(2..s.ndim()), reach)
 }
 
+/// The channels in the window of channel `ch`.
+fn window(ch: usize, reach: usize, channels: usize) -> Range<usize> {
+    ch.saturating_sub(reach)..(ch + reach + 1).min(channels)
+}
+
 /// Calls `f(first element, positions)` on strips of neighbouring positions of each image, side by
 /// side.
 fn strips(images: usize, image: usize, positions: usize, f: impl Fn(usize, usize) + Send + Sync) {
@@ -161,6 +167,7 @@ crate::simd! {
         x: *const T, step: usize, rows: usize, start: T, f: T, out: *mut T, n: usize,
     ) -> () {
         const TOGETHER: usize = 64;
+        let term = |x: T| if SQUARED { x * x } else { x };
         let mut sums = [T::zero(); TOGETHER];
         for first in (0..n).step_by(TOGETHER) {
             let width = TOGETHER.min(n - first);
@@ -172,13 +179,12 @@ crate::simd! {
                     // SAFETY: as above.
                     let x = unsafe { &*x.cast::<[T; TOGETHER]>() };
                     for i in 0..TOGETHER {
-                        sums[i] = if SQUARED { sums[i] + x[i] * x[i] } else { sums[i] + x[i] };
+                        sums[i] += term(x[i]);
                     }
                 } else {
                     for (i, sum) in sums.iter_mut().enumerate().take(width) {
                         // SAFETY: as above.
-                        let x = unsafe { *x.add(i) };
-                        *sum = if SQUARED { *sum + x * x } else { *sum + x };
+                        *sum += term(unsafe { *x.add(i) });
                     }
                 }
             }
@@ -250,7 +256,7 @@ fn lrn<T: Real>(call: &Call<'_>) -> Result<()> {
                 // SAFETY: all views have the shape of the data; strips belong to one task.
                 unsafe {
                     let norm = if keep { norm.at(at) } else { sums.as_mut_ptr() };
-                    let window = ch.saturating_sub(reach)..(ch + reach + 1).min(c);
+                    let window = window(ch, reach, c);
                     let from = x.at(first + window.start * p).cast_const();
                     let start = T::of(param.knorm.into());
                     add_rows::<T, true>(from, p, window.len(), start, scale, norm, n);
@@ -287,7 +293,7 @@ fn lrn_grad<T: Real>(call: &Call<'_>) -> Result<()> {
                     share(operands, param.beta, shares.add(ch * n), n);
                 }
                 for ch in 0..c {
-                    let window = ch.saturating_sub(reach)..(ch + reach + 1).min(c);
+                    let window = window(ch, reach, c);
                     let from = shares.add(window.start * n).cast_const();
                     let (zero, one) = (T::zero(), T::one());
                     add_rows::<T, false>(from, n, window.len(), zero, one, total, n);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -92,17 +93,12 @@ def calibrated(
     ctx: Context,
 ) -> dict[Entry, Range]:
     """The ranges of what the layers that were chosen read and give."""
-    if not any(rewriting.chosen):
-        return {}
-    entries, group = rewriting.observed()
-    observers = {entry: Observer() for entry in entries}
-    names = group.list_outputs()
-    for outputs in _runs(group, params, batches, limit, ctx):
-        for name, observer, output in zip(names, observers.values(), outputs, strict=True):
-            values = output.asnumpy()
-            if not np.isfinite(values).all():
-                raise ValueError(f"no range of {name}: expected finite numbers for the examples")
-            observer.see(values, entropy)
+    observers: defaultdict[Entry, Observer] = defaultdict(Observer)
+    for entry, name, output in _observed(rewriting, params, batches, limit, ctx):
+        values = output.asnumpy()
+        if not np.isfinite(values).all():
+            raise ValueError(f"no range of {name}: expected finite numbers for the examples")
+        observers[entry].see(values, entropy)
     return {entry: observer.range(entropy) for entry, observer in observers.items()}
 
 
@@ -115,27 +111,25 @@ def collected(
     ctx: Context,
 ) -> dict[Entry, Range]:
     """The ranges in the `min_max_dict` of an object that is shown the examples by its `collect`."""
-    if not any(rewriting.chosen):
+    names: dict[Entry, str] = {}
+    for entry, name, output in _observed(rewriting, params, batches, limit, ctx):
+        names[entry] = name
+        try:
+            collector.collect(name.encode(), output.copy())
+        except ctypes.ArgumentError as error:
+            raise TypeError(
+                f"invalid cast in {type(collector).__name__}.collect: expected a use of the "
+                "NDArray that it is given, which is no handle"
+            ) from error
+    if not names:
         return {}
-    entries, group = rewriting.observed()
-    names = group.list_outputs()
-    for outputs in _runs(group, params, batches, limit, ctx):
-        for name, output in zip(names, outputs, strict=True):
-            try:
-                collector.collect(name.encode(), output.copy())
-            except ctypes.ArgumentError as error:
-                raise TypeError(
-                    f"invalid cast in {type(collector).__name__}.collect: expected a use of the "
-                    "NDArray that it is given, which is no handle"
-                ) from error
     found = getattr(collector, "min_max_dict", None)
     if not isinstance(found, Mapping):
         raise TypeError(
             f"invalid min_max_dict {shown(found)} of {type(collector).__name__}: expected a dict "
             "of names and ranges"
         )
-    known = [(entry, name) for entry, name in zip(entries, names, strict=True) if name in found]
-    return {entry: _range(name, found[name]) for entry, name in known}
+    return {entry: _range(name, found[name]) for entry, name in names.items() if name in found}
 
 
 def _range(name: str, given: Any) -> Range:
@@ -146,6 +140,21 @@ def _range(name: str, given: Any) -> Range:
     if not -np.inf < low <= high < np.inf:
         raise ValueError(f"invalid range {given} of {name}: expected the lower number first")
     return low, high
+
+
+def _observed(
+    rewriting: Rewriting,
+    params: Mapping[str, nd.NDArray],
+    batches: Iterable[dict[str, nd.NDArray]],
+    limit: int | None,
+    ctx: Context,
+) -> Iterator[tuple[Entry, str, nd.NDArray]]:
+    """What the layers that were chosen read and give on the examples, with its name."""
+    if any(rewriting.chosen):
+        entries, group = rewriting.observed()
+        names = group.list_outputs()
+        for outputs in _runs(group, params, batches, limit, ctx):
+            yield from zip(entries, names, outputs, strict=True)
 
 
 def _runs(

@@ -1,13 +1,13 @@
 //! Outputs from images and filters, and gradients of images from those of outputs.
 
 use super::regions::{Region, Regions};
-use super::tiles::Room;
+use super::tiles::{Registers, Room};
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS, padded};
 use crate::kernels::arch::{Cache, prefetch_all};
 use crate::kernels::conv::report;
 use crate::kernels::gemm::Mat;
-use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
+use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile};
 use crate::kernels::gemm::pack::RowPanels;
 use crate::kernels::kept::{Keeper, with_made};
 use crate::kernels::layout::{copy_matrix, copy_row};
@@ -231,6 +231,7 @@ struct AcrossThreads<F>(F);
 
 // SAFETY: what it reads is not written while it is used; see `apply`.
 unsafe impl<F> Sync for AcrossThreads<F> {}
+
 impl<F> AcrossThreads<F> {
     fn get(&self) -> &F {
         &self.0
@@ -415,15 +416,10 @@ unsafe fn multiply<T: Real>(
 ) {
     let kernels: &Kernels<T> = T::kernels();
     let panels = RowPanels::new(sum_room.tiles, kernels);
-    // Where a register of output channels is: its block, and the offset in it.
-    let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
-    let registers = blocks * LANES / kernels.lanes;
     for p in 0..room.points {
         for rows in (0..panels.count()).map(|i| panels.at(i)) {
-            for register in (0..registers).step_by(WIDE) {
-                let wide = WIDE.min(registers - register);
-                let [(block, lane), (next, next_lane)] = [at(register), at(register + wide - 1)];
-                let distance = |step: usize| (next - block) * step + next_lane - lane;
+            for registers in Registers::of_blocks(blocks, kernels.lanes) {
+                let Registers { wide, block, lane, .. } = registers;
                 let run = kernels.get(rows.len(), wide, Access::Blocks);
                 for tap in 0..taps {
                     let tile = tap * each + rows.start;
@@ -438,13 +434,13 @@ unsafe fn multiply<T: Real>(
                                 .add(block * filter_room.block() + p * filter_room.point())
                                 .add(filter),
                             b_step: LANES,
-                            b_next: distance(filter_room.block()),
+                            b_next: registers.distance(filter_room.block()),
                             offsets: std::ptr::null(),
                             c: sums
                                 .add(p * sum_room.point() + block * sum_room.block() + lane)
                                 .add(rows.start * LANES),
                             c_step: LANES,
-                            c_next: distance(sum_room.block()),
+                            c_next: registers.distance(sum_room.block()),
                             add: inputs.start + tap > 0,
                             bias: std::ptr::null(),
                         });

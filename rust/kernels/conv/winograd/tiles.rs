@@ -6,6 +6,7 @@
 use super::LANES;
 use super::transforms::{Squares, Transform};
 use crate::kernels::gemm::Mat;
+use crate::kernels::gemm::micro::WIDE;
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -33,6 +34,35 @@ impl Room {
     /// Elements of the buffer.
     pub fn len(self) -> usize {
         self.points * self.point()
+    }
+}
+
+/// Some registers of neighbouring output channels, as many as the micro-kernel takes.
+pub struct Registers {
+    pub wide: usize,
+    /// The block of the first, and the lane in it.
+    pub block: usize,
+    pub lane: usize,
+    /// Those of the last.
+    last: [usize; 2],
+}
+
+impl Registers {
+    /// Those of some blocks of channels, whose registers have so many lanes.
+    pub fn of_blocks(blocks: usize, lanes: usize) -> impl Iterator<Item = Registers> {
+        let place = move |register: usize| [register * lanes / LANES, register * lanes % LANES];
+        let all = blocks * LANES / lanes;
+        (0..all).step_by(WIDE).map(move |first| {
+            let wide = WIDE.min(all - first);
+            let [block, lane] = place(first);
+            Registers { wide, block, lane, last: place(first + wide - 1) }
+        })
+    }
+
+    /// From the first to the last, in a buffer whose blocks are `apart`.
+    pub fn distance(&self, apart: usize) -> usize {
+        let [block, lane] = self.last;
+        (block - self.block) * apart + lane - self.lane
     }
 }
 

@@ -7,11 +7,11 @@
 
 use super::forward::{FilterRoom, GROUP, RUN, clear};
 use super::regions::{Region, Regions, bands, even};
-use super::tiles::Room;
+use super::tiles::{Registers, Room};
 use super::transforms::Squares;
 use super::{Geometry, LANES, POINTS};
 use crate::kernels::gemm::Mat;
-use crate::kernels::gemm::micro::{Access, Tile, WIDE};
+use crate::kernels::gemm::micro::{Access, Tile};
 use crate::kernels::gemm::pack::RowPanels;
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -223,13 +223,8 @@ impl<T: Real> Round<T> {
     ) {
         let (kernels, [left, right]) = (T::kernels(), self.rooms);
         let panels = RowPanels::new(LANES, kernels);
-        let registers = outer.len() * LANES / kernels.lanes;
-        let place =
-            |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
-        for register in (0..registers).step_by(WIDE) {
-            let wide = WIDE.min(registers - register);
-            let [(block, lane), (next, next_lane)] = [place(register), place(register + wide - 1)];
-            let distance = |step: usize| (next - block) * step + next_lane - lane;
+        for registers in Registers::of_blocks(outer.len(), kernels.lanes) {
+            let Registers { wide, block, lane, .. } = registers;
             for rows in (0..panels.count()).map(|i| panels.at(i)) {
                 // SAFETY: promised by the caller; points and channels are apart.
                 unsafe {
@@ -242,11 +237,11 @@ impl<T: Real> Round<T> {
                         a_step: LANES,
                         b: b.add(at[1] * LANES),
                         b_step: LANES,
-                        b_next: distance(right.block()),
+                        b_next: registers.distance(right.block()),
                         offsets: std::ptr::null(),
                         c: sums.add(block * apart + lane + rows.start * LANES),
                         c_step: LANES,
-                        c_next: distance(apart),
+                        c_next: registers.distance(apart),
                         add,
                         bias: std::ptr::null(),
                     });
