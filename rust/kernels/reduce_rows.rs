@@ -3,6 +3,7 @@
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 use super::reduce::{Reduction, reduce};
+use crate::dtype::Element;
 use crate::shape::Shape;
 use crate::tensor::View;
 
@@ -13,7 +14,7 @@ const GRAIN: usize = 1 << 14;
 ///
 /// # Safety
 /// `row` holds `width` elements, `out` `rows * width`, and they do not overlap.
-pub unsafe fn repeat_row<T: Real>(row: *const T, rows: usize, width: usize, out: *mut T) {
+pub unsafe fn repeat_row<T: Element>(row: *const T, rows: usize, width: usize, out: *mut T) {
     let (row, out) = (Shared(row.cast_mut()), Shared(out));
     parallel_for(rows, GRAIN.div_ceil(width.max(1)), |range| {
         for i in range {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Level {
     /// What every machine of the target has.
     Baseline = 1,
-    /// AVX2 with fused multiply-add (x86-64-v3).
+    /// AVX2 with fused multiply-add and half-precision conversions (x86-64-v3).
     Avx2 = 2,
     /// AVX-512 F, BW, DQ, VL (x86-64-v4).
     Avx512 = 3,
@@ -39,7 +39,9 @@ pub fn level() -> Level {
 
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Level {
-    let v3 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let v3 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
     let v4 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")

@@ -3,14 +3,17 @@
 //! Large products are split on the pool's threads; inside an already split kernel ask for
 //! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
 //!
-//! The [micro-kernel](micro) multiplies large matrices, and those with a transposed or a packed
-//! operand, where it is up to four times faster than the crate `gemm`; for the rest the crate is
-//! level with it or faster (`cargo bench --bench kernels gemm`).
+//! Products of [few rows](few), a vector's above all, read the large operand where it is, and
+//! [tiny] ones both. The [micro-kernel](micro) multiplies large matrices, and those with a
+//! transposed or a packed operand, where it is up to four times faster than the crate `gemm`; for
+//! the rest the crate is level with it or faster (`cargo bench --bench kernels gemm`).
 
 pub mod blocked;
+pub mod few;
 pub mod micro;
 pub mod pack;
 pub mod packed;
+mod tiny;
 mod unpacked;
 pub mod vector;
 
@@ -122,6 +125,20 @@ pub unsafe fn gemm<T: Real>(
     add: bool,
     threads: Threads,
 ) {
+    if let Some(flipped) = few::side((m, n, k), a, b) {
+        // SAFETY: promised by the caller; `Cᵀ = Bᵀ Aᵀ`.
+        return unsafe {
+            if flipped {
+                few::multiply((n, m, k), b.t(), a.t(), c.t(), add, threads)
+            } else {
+                few::multiply((m, n, k), a, b, c, add, threads)
+            }
+        };
+    }
+    if tiny::pays((m, n, k), a, c) {
+        // SAFETY: promised by the caller.
+        return unsafe { tiny::multiply((m, n, k), a, b, c, add) };
+    }
     let is_transposed = b.row == 1;
     let is_large = m.min(n) >= LARGE && m.saturating_mul(n) >= LARGE_AREA;
     let is_vast = k.min(n) >= VAST && k.saturating_mul(n) >= VAST_AREA;
@@ -224,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn gemm_matches_naive(
-            m in 0usize..20, n in 0usize..20, k in 0usize..20,
+            m in 0usize..40, n in 0usize..40, k in 0usize..70,
             ta: bool, tb: bool, add: bool, seed: u64,
         ) {
             let fill = |len: usize, salt: u64| naive::noise(len, seed ^ salt);

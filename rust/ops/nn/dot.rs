@@ -2,12 +2,13 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::kernels::gemm::{Mat, Threads, gemm};
+use crate::kernels::gemm::{Mat, Threads, few, gemm};
 use crate::kernels::parallel::parallel_for;
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Gradient, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
 
@@ -71,9 +72,19 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(Gradient::use_in(&back));
         let def = if name == "dot" {
-            def.infer_shape(dot_shape).kernel(widening::cpu(
-                |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call, dot_sizes(call))),
-            ))
+            def.infer_shape(dot_shape).kernel(
+                Kernel::cpu(|call| {
+                    let sizes = dot_sizes(call);
+                    if few_halves(call, sizes.1) {
+                        return Ok(());
+                    }
+                    widening::widened(
+                        call,
+                        |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call, sizes)),
+                    )
+                })
+                .skips_null(),
+            )
         } else {
             def.infer_shape(batch_shape).kernel(widening::cpu(|call| {
                 with_real!(call.inputs[0].dtype(), T => forward::<T>(call, batch_sizes(call)))
@@ -192,16 +203,28 @@ pub(in crate::ops) fn products<T: Real>(
     });
 }
 
-fn forward<T: Real>(call: &Call<'_>, (count, (m, n, k)): Sizes) -> Result<()> {
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
+fn matrices<T: Element>(call: &Call<'_>, (m, n, k): (usize, usize, usize)) -> [Mat<T>; 3] {
     let param: &DotParam = call.attrs.get();
     let (ta, tb) = (param.transpose_a, param.transpose_b);
     let a = Mat::rows(call.inputs[0].as_ptr::<T>(), if ta { m } else { k }).t_if(ta);
     let b = Mat::rows(call.inputs[1].as_ptr::<T>(), if tb { k } else { n }).t_if(tb);
-    products(count, (m, n, k), [a, b, Mat::rows(call.outputs[0].as_ptr(), n)]);
+    [a, b, Mat::rows(call.outputs[0].as_ptr(), n)]
+}
+
+fn forward<T: Real>(call: &Call<'_>, (count, size): Sizes) -> Result<()> {
+    if call.req[0] != OpReq::Null {
+        products(count, size, matrices::<T>(call, size));
+    }
     Ok(())
+}
+
+/// The product of a matrix in half precision and one of few rows or columns: the former is read as
+/// it is stored. Returns whether it is one.
+fn few_halves(call: &Call<'_>, size: (usize, usize, usize)) -> bool {
+    // SAFETY: the views have these extents, and the output overlaps no input.
+    call.inputs[0].dtype() == DType::F16
+        && (call.req[0] == OpReq::Null
+            || unsafe { few::halves(size, matrices(call, size), false, Threads::Pool) })
 }
 
 /// `dA = dC Bᵀ` and `dB = Aᵀ dC`, each written in the layout of its input.
@@ -241,6 +264,16 @@ mod tests {
             assert_eq!(run("dot", &p, &inputs, true).unwrap().outputs[0].shape.dims(), out);
             check_gradient("dot", &p, &inputs, &[0, 1], true);
             check_half("dot", &p, &inputs, true);
+        }
+        // A matrix in half precision is read as it is stored where the other one has few rows.
+        for (a, b, ta, tb) in [
+            (&[2, 70][..], &[3, 70][..], "0", "1"),
+            (&[70], &[70, 5], "0", "0"),
+            (&[90, 70], &[70], "0", "0"),
+            (&[70, 90], &[70, 1], "1", "0"),
+        ] {
+            let inputs = [Tensor::noise(a, 1), Tensor::noise(b, 2)];
+            check_half("dot", &[("transpose_a", ta), ("transpose_b", tb)], &inputs, true);
         }
         let fail = infer_shapes("dot", &[], &[Some(&[2, 3]), Some(&[2, 3])]).unwrap_err();
         assert_eq!(

@@ -2,15 +2,17 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::kernels::gemm::{Mat, Threads, gemm};
+use crate::kernels::gemm::{Mat, Threads, few, gemm};
 use crate::kernels::real::Real;
 use crate::kernels::reduce_rows;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_real};
+use half::f16;
 
 params! {
     /// Parameters of `FullyConnected`.
@@ -64,7 +66,18 @@ pub fn operators() -> Vec<OpDef> {
         .gradient(Gradient::declared("_backward_FullyConnected", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))
-        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(
+            Kernel::cpu(|call| {
+                if few_halves(call) {
+                    return Ok(());
+                }
+                widening::widened(
+                    call,
+                    |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)),
+                )
+            })
+            .skips_null(),
+        );
     let backward = OpDef::new::<FullyConnectedParam>("_backward_FullyConnected")
         .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
@@ -124,19 +137,46 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
     }
-    let (rows, width, hidden) = extents(call.attrs, &call.inputs[0], &call.inputs[1]);
-    let out: *mut T = call.outputs[0].as_ptr();
-    let bias = call.inputs.get(2);
-    if let Some(bias) = bias {
-        // SAFETY: bias has `hidden` elements, the output `rows` times as many.
-        unsafe { reduce_rows::repeat_row(bias.as_ptr::<T>(), rows, hidden, out) };
+    let (size, [x, w, y], with_bias) = matrices::<T>(call);
+    if with_bias {
+        start_from_bias::<T>(call);
     }
+    // SAFETY: inference gave the views these extents; the output overlaps no input.
+    unsafe { gemm(size, x, w, y, with_bias, Threads::Pool) };
+    Ok(())
+}
+
+/// Extents (m, n, k) of the product, its matrices, and whether a bias is added.
+fn matrices<T: Element>(call: &Call<'_>) -> ((usize, usize, usize), [Mat<T>; 3], bool) {
+    let (rows, width, hidden) = extents(call.attrs, &call.inputs[0], &call.inputs[1]);
     let x = Mat::rows(call.inputs[0].as_ptr::<T>(), width);
     let w = Mat::rows(call.inputs[1].as_ptr::<T>(), width);
-    let y = Mat::rows(out, hidden);
+    let y = Mat::rows(call.outputs[0].as_ptr(), hidden);
+    ((rows, hidden, width), [x, w.t(), y], call.inputs.len() > 2)
+}
+
+/// Writes the bias to each row of the output.
+fn start_from_bias<T: Element>(call: &Call<'_>) {
+    let (rows, _, hidden) = extents(call.attrs, &call.inputs[0], &call.inputs[1]);
+    let (bias, out) = (call.inputs[2].as_ptr::<T>(), call.outputs[0].as_ptr());
+    // SAFETY: bias has `hidden` elements, the output `rows` times as many.
+    unsafe { reduce_rows::repeat_row(bias, rows, hidden, out) };
+}
+
+/// Few rows in half precision: the weight is read as it is stored. Returns whether they are few.
+fn few_halves(call: &Call<'_>) -> bool {
+    if call.inputs[0].dtype() != DType::F16 || call.req[0] == OpReq::Null {
+        return false;
+    }
+    let (size, matrices, with_bias) = matrices::<f16>(call);
+    if few::side(size, matrices[0], matrices[1]).is_none() {
+        return false;
+    }
+    if with_bias {
+        start_from_bias::<f16>(call);
+    }
     // SAFETY: inference gave the views these extents; the output overlaps no input.
-    unsafe { gemm((rows, hidden, width), x, w.t(), y, bias.is_some(), Threads::Pool) };
-    Ok(())
+    unsafe { few::halves(size, matrices, with_bias, Threads::Pool) }
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
@@ -196,6 +236,8 @@ mod tests {
             check_gradient("FullyConnected", &[("num_hidden", "5")], &inputs, &[0, 1, 2], true);
             check_half("FullyConnected", &[("num_hidden", "5")], &inputs, true);
         }
+        let wide = [Tensor::noise(&[3, 80], 1), Tensor::noise(&[5, 80], 2), Tensor::noise(&[5], 3)];
+        check_half("FullyConnected", &[("num_hidden", "5")], &wide, true);
         let inputs = [Tensor::noise(&[2, 3, 4], 1), Tensor::noise(&[2, 4], 2)];
         let params = [("num_hidden", "2"), ("no_bias", "1"), ("flatten", "0")];
         check_gradient("FullyConnected", &params, &inputs, &[0, 1], true);

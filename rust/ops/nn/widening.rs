@@ -3,6 +3,7 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::{Call, Kernel, OpReq};
 use crate::tensor::View;
@@ -27,6 +28,29 @@ fn is_half(view: &View) -> bool {
     view.dtype() == DType::F16
 }
 
+/// Elements that a task converts.
+const GRAIN: usize = 1 << 15;
+
+/// Converts on all threads.
+fn widen(from: &[f16], to: &mut [f32]) {
+    let to = Shared(to.as_mut_ptr());
+    parallel_for(from.len(), GRAIN, |part| {
+        // SAFETY: both have one length, and parts are apart.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.at(part.start), part.len()) };
+        from[part].convert_to_f32_slice(to);
+    });
+}
+
+/// As [`widen`], back.
+fn round(from: &[f32], to: &mut [f16]) {
+    let to = Shared(to.as_mut_ptr());
+    parallel_for(from.len(), GRAIN, |part| {
+        // SAFETY: as above.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.at(part.start), part.len()) };
+        to.convert_from_f32_slice(&from[part]);
+    });
+}
+
 /// Runs such a body, a closure, on a call.
 pub fn widened(call: &Call<'_>, run: impl Fn(&Call<'_>) -> Result<()>) -> Result<()> {
     let all = || call.inputs.iter().chain(call.outputs);
@@ -46,7 +70,7 @@ pub fn widened(call: &Call<'_>, run: impl Fn(&Call<'_>) -> Result<()>) -> Result
                 let wide = View::new(next.cast(), view.shape().clone(), DType::F32);
                 next = next.add(view.size().next_multiple_of(16));
                 if read {
-                    view.slice::<f16>().convert_to_f32_slice(wide.slice_mut());
+                    widen(view.slice(), wide.slice_mut());
                 }
                 wide
             }
@@ -57,7 +81,7 @@ pub fn widened(call: &Call<'_>, run: impl Fn(&Call<'_>) -> Result<()>) -> Result
         for ((wide, narrow), req) in outputs.iter().zip(call.outputs).zip(call.req) {
             if is_half(narrow) && *req != OpReq::Null {
                 // SAFETY: the output is ours to write; the scratch of `wide` is still held.
-                unsafe { narrow.slice_mut::<f16>().convert_from_f32_slice(wide.slice()) };
+                unsafe { round(wide.slice(), narrow.slice_mut()) };
             }
         }
         Ok(())

@@ -1,0 +1,345 @@
+//! Products of few rows, a vector's above all: the right operand is read once, where it is.
+//!
+//! Where the terms of a column of `B` stand side by side, some columns are multiplied by all rows
+//! at once, lane by lane. Where the columns of a term do, rows of `B` are added to rows of `C`,
+//! which stay in the first cache. Either way the time is that of reading `B`.
+
+mod kernels;
+
+use super::{Mat, Threads};
+use crate::kernels::arch::level;
+use crate::kernels::math::half_to_f32;
+use crate::kernels::parallel::Shared;
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+pub use kernels::Stored;
+use kernels::{TOGETHER, WIDE};
+use std::ops::Range;
+
+/// Terms that are added in one lane after the other, or one after the other, at most.
+const TERMS: usize = 2048;
+const RUN: usize = 1024;
+/// Bytes of rows of `C` that stay in the first cache.
+const NEAR_BYTES: usize = 1 << 14;
+/// Rows up to which this is the faster way, and from how many terms or columns on.
+const MOST_BY_COLUMNS: usize = 7;
+const MOST_BY_TERMS: usize = 8;
+const LONG: usize = 64;
+const BROAD: usize = 64;
+/// A `B` that is not in a near cache; out of one, rows of `C` in registers are faster.
+const FAR_BYTES: usize = 1 << 20;
+/// Elements of `B` that a task reads at least, and how many tasks there are if it has enough.
+const GRAIN: usize = 1 << 17;
+const TASKS: usize = 16;
+/// As many multiplications are enough for a task, too.
+const WORK: usize = 1 << 18;
+/// Terms of a part with sums of its own, at least.
+const PART: usize = 64;
+
+/// Whether this is the faster way for a product, and if so, whether it is for the transposed one.
+pub fn side<T>((m, n, k): (usize, usize, usize), a: Mat<T>, b: Mat<T>) -> Option<bool> {
+    let flipped = n < m;
+    let (m, n, right) = if flipped { (n, m, a.t()) } else { (m, n, b) };
+    let pays = if right.row == 1 {
+        m <= MOST_BY_COLUMNS && k >= LONG
+    } else {
+        let is_far = n >= BROAD && n.saturating_mul(k) >= FAR_BYTES / size_of::<T>();
+        right.col == 1 && k > 1 && (m == 1 || m <= MOST_BY_TERMS && is_far)
+    };
+    pays.then_some(flipped)
+}
+
+/// How a product is cut into tasks; by extents only.
+struct Cut {
+    /// Columns of a task.
+    columns: usize,
+    /// Parts of the terms, each of which has sums of its own.
+    parts: usize,
+}
+
+impl Cut {
+    /// Columns are cut before terms if they stand apart, and otherwise where they exceed `near`.
+    fn new((m, n, k): (usize, usize, usize), by_columns: bool, near: usize) -> Self {
+        let elements = n.saturating_mul(k);
+        let tasks = (elements / GRAIN).max(elements.saturating_mul(m) / WORK).clamp(1, TASKS);
+        let columns =
+            if by_columns { n.div_ceil(tasks).next_multiple_of(WIDE) } else { n.min(near) };
+        let parts = (tasks / n.div_ceil(columns)).min(k / PART);
+        Cut { columns, parts: parts.max(1) }
+    }
+}
+
+/// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
+///
+/// # Safety
+/// As [`super::gemm`]; rows or columns of `b` are contiguous.
+pub unsafe fn multiply<T: Real, S: Stored<T>>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<S>,
+    c: Mat<T>,
+    add: bool,
+    threads: Threads,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    let by_columns = b.row == 1;
+    let cut = Cut::new((m, n, k), by_columns, NEAR_BYTES / size_of::<T>() / m.min(TOGETHER));
+    let across = n.div_ceil(cut.columns);
+    let threads = if across * cut.parts == 1 { Threads::One } else { threads };
+    let is_packed = a.col == 1 || k == 1;
+    let room = if is_packed { 0 } else { m * k };
+    let sums = if cut.parts == 1 { 0 } else { cut.parts * m * n };
+    with_scratch(room + sums, |scratch: &mut [T]| {
+        let (packed, sums) = scratch.split_at_mut(room);
+        let left = if is_packed {
+            a
+        } else {
+            let to = Mat::rows(packed.as_mut_ptr(), k);
+            // SAFETY: promised by the caller; there is room for `m` rows.
+            unsafe { super::pack::lay((m, k), a, to) };
+            to
+        };
+        let partial = Shared(sums.as_mut_ptr());
+        threads.split(across * cut.parts, 1, |tasks| {
+            for task in tasks {
+                let (chunk, part) = (task % across, task / across);
+                let columns = chunk * cut.columns..n.min((chunk + 1) * cut.columns);
+                let terms = k * part / cut.parts..k * (part + 1) / cut.parts;
+                // SAFETY: promised by the caller; tasks have columns or sums of their own.
+                unsafe {
+                    let (to, add) = if cut.parts == 1 {
+                        (c, add)
+                    } else {
+                        (Mat::rows(partial.at(part * m * n), n), false)
+                    };
+                    let (a, b) = (left.at(0, terms.start), b.at(terms.start, columns.start));
+                    let size = (m, columns.len(), terms.len());
+                    let to = to.at(0, columns.start);
+                    if by_columns {
+                        each_column(size, a, b, to, add);
+                    } else {
+                        each_term(size, a, b, to, add);
+                    }
+                }
+            }
+        });
+        if cut.parts > 1 {
+            // SAFETY: promised by the caller.
+            unsafe { join(sums, (m, n), c, add) };
+        }
+    });
+}
+
+/// `C (m, n) = A (m, k) B (k, n)` in half precision, added to `C` if `add`, if this is the faster
+/// way (else nothing is done, and `false` returned). It is calculated in single precision and
+/// rounded once.
+///
+/// # Safety
+/// As [`super::gemm`].
+pub unsafe fn halves(
+    size: (usize, usize, usize),
+    [a, b, c]: [Mat<f16>; 3],
+    add: bool,
+    threads: Threads,
+) -> bool {
+    let Some(flipped) = side(size, a, b) else { return false };
+    let (m, n, k) = size;
+    // SAFETY: promised by the caller.
+    unsafe {
+        if flipped {
+            multiply_halves((n, m, k), [b.t(), a.t(), c.t()], add, threads);
+        } else {
+            multiply_halves(size, [a, b, c], add, threads);
+        }
+    }
+    true
+}
+
+/// As [`multiply`], in half precision.
+///
+/// # Safety
+/// As there.
+unsafe fn multiply_halves(
+    (m, n, k): (usize, usize, usize),
+    [a, b, c]: [Mat<f16>; 3],
+    add: bool,
+    threads: Threads,
+) {
+    with_scratch(m * k + m * n, |scratch: &mut [f32]| {
+        let (left, sums) = scratch.split_at_mut(m * k);
+        // SAFETY: promised by the caller; scratch has room for both.
+        unsafe {
+            widen((m, k), a, left);
+            if add {
+                widen((m, n), c, sums);
+            }
+            let (left, to) = (Mat::rows(left.as_mut_ptr(), k), Mat::rows(sums.as_mut_ptr(), n));
+            multiply((m, n, k), left, b, to, add, threads);
+            for (i, row) in sums.chunks_exact(n.max(1)).enumerate() {
+                let to = c.at(i, 0);
+                if to.col == 1 {
+                    std::slice::from_raw_parts_mut(to.ptr, n).convert_from_f32_slice(row);
+                } else {
+                    for (j, x) in row.iter().enumerate() {
+                        *to.at(0, j).ptr = f16::from_f32(*x);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Copies a matrix to rows that follow one another.
+///
+/// # Safety
+/// `from` has `m` rows of `n` elements.
+unsafe fn widen((m, n): (usize, usize), from: Mat<f16>, to: &mut [f32]) {
+    for (i, row) in to.chunks_exact_mut(n.max(1)).take(m).enumerate() {
+        for (j, x) in row.iter_mut().enumerate() {
+            // SAFETY: promised by the caller.
+            *x = half_to_f32(unsafe { *from.at(i, j).ptr });
+        }
+    }
+}
+
+/// Adds the sums of parts, in their order.
+///
+/// # Safety
+/// `c` has these extents.
+unsafe fn join<T: Real>(sums: &mut [T], (m, n): (usize, usize), c: Mat<T>, add: bool) {
+    let (total, others) = sums.split_at_mut(m * n);
+    for other in others.chunks_exact(m * n) {
+        for (total, x) in total.iter_mut().zip(other) {
+            *total += *x;
+        }
+    }
+    for (i, row) in total.chunks_exact(n).enumerate() {
+        for (j, x) in row.iter().enumerate() {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let to = c.at(i, j).ptr;
+                *to = if add { *to + *x } else { *x };
+            }
+        }
+    }
+}
+
+/// The rows that are multiplied together.
+fn groups(m: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+    let count = m.div_ceil(TOGETHER);
+    (0..count).map(move |i| m * i / count..m * (i + 1) / count)
+}
+
+/// A part of [`multiply`] on this thread; columns of `b` are contiguous.
+///
+/// # Safety
+/// As there.
+unsafe fn each_column<T: Real, S: Stored<T>>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<S>,
+    c: Mat<T>,
+    add: bool,
+) {
+    let kernels = S::few_kernels(level());
+    let mut first = 0;
+    while first < n {
+        let count = if n - first < WIDE { 1 } else { WIDE };
+        // Without terms there is one empty run, which writes zeros.
+        for from in (0..k.max(1)).step_by(TERMS) {
+            for rows in groups(m) {
+                let mut sums = [T::zero(); TOGETHER * WIDE];
+                let run = kernels.dots[rows.len() - 1][usize::from(count == 1)];
+                // SAFETY: promised by the caller; the run lies inside of both operands.
+                unsafe {
+                    let left = (a.at(rows.start, from).ptr.cast_const(), a.row as usize);
+                    let right = (b.at(from, first).ptr.cast_const(), b.col as usize);
+                    run(left, right, TERMS.min(k - from), sums.as_mut_ptr());
+                    for (i, j) in rows.clone().flat_map(|i| (0..count).map(move |j| (i, j))) {
+                        let (to, x) = (c.at(i, first + j).ptr, sums[(i - rows.start) * WIDE + j]);
+                        *to = if add || from > 0 { *to + x } else { x };
+                    }
+                }
+            }
+        }
+        first += count;
+    }
+}
+
+/// A part of [`multiply`] on this thread; rows of `b` are contiguous, and short enough to be kept
+/// near.
+///
+/// # Safety
+/// As there.
+unsafe fn each_term<T: Real, S: Stored<T>>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<S>,
+    c: Mat<T>,
+    add: bool,
+) {
+    if c.col == 1 && k <= RUN {
+        // SAFETY: promised by the caller.
+        return unsafe { one_run((m, n, k), a, b, c, add) };
+    }
+    with_scratch(m * n, |near: &mut [T]| {
+        let sums = Mat::rows(near.as_mut_ptr(), n);
+        for from in (0..k.max(1)).step_by(RUN) {
+            // SAFETY: promised by the caller; the run lies inside of both operands.
+            unsafe {
+                one_run((m, n, RUN.min(k - from)), a.at(0, from), b.at(from, 0), sums, false);
+            }
+            for (i, row) in near.chunks_exact(n).enumerate() {
+                for (j, x) in row.iter().enumerate() {
+                    // SAFETY: promised by the caller.
+                    unsafe {
+                        let to = c.at(i, j).ptr;
+                        *to = if add || from > 0 { *to + *x } else { *x };
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// As [`each_term`], one term after the other; rows of `c` are contiguous.
+///
+/// # Safety
+/// As there.
+unsafe fn one_run<T: Real, S: Stored<T>>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<S>,
+    c: Mat<T>,
+    add: bool,
+) {
+    if k == 0 && !add {
+        for i in 0..m {
+            // SAFETY: promised by the caller.
+            unsafe { std::slice::from_raw_parts_mut(c.at(i, 0).ptr, n).fill(T::zero()) };
+        }
+    }
+    let kernels = S::few_kernels(level());
+    let mut p = 0;
+    while p < k {
+        let count = if k - p < WIDE { 1 } else { WIDE };
+        for rows in groups(m) {
+            // SAFETY: promised by the caller; these terms lie inside of both operands.
+            unsafe {
+                let left = (a.at(rows.start, p).ptr.cast_const(), a.row as usize);
+                let right = (b.at(p, 0).ptr.cast_const(), b.row as usize);
+                let to = (c.at(rows.start, 0).ptr, c.row as usize);
+                let run = kernels.sums[rows.len() - 1][usize::from(count == 1)];
+                run(left, right, to, n, p == 0 && !add);
+            }
+        }
+        p += count;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
