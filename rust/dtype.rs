@@ -1,7 +1,10 @@
 //! Element types: the flags of MXNet's files and the Rust types that they stand for.
 
+pub mod half;
+
+use self::half::{f32_to_half, half_to_f32};
 use crate::error::{Error, Result, shown};
-use half::f16;
+use ::half::f16;
 use std::fmt;
 
 /// The type of an array's elements. The discriminants are the flags used in `.params` files. As
@@ -101,6 +104,16 @@ pub trait Element:
     /// As C converts: floats truncate toward zero and saturate, integers wrap.
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
+    /// As [`Element::from_f64`], with less work where half precision is made of single precision.
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        Self::from_f64(value.into())
+    }
+    /// As [`Element::to_f64`], rounded.
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self.to_f64() as f32
+    }
     /// The nearest value of the type at or toward zero from `value`: a limit beyond the type's
     /// range is its end.
     fn saturating(value: f64) -> Self;
@@ -114,11 +127,17 @@ pub trait Element:
 /// them.
 #[inline(always)]
 pub fn convert<S: Element, D: Element>(x: S) -> D {
-    if S::DTYPE.is_float() { D::from_f64(x.to_f64()) } else { D::from_int(x.to_int()) }
+    if matches!(S::DTYPE, DType::F32 | DType::F16) {
+        D::from_f32(x.to_f32())
+    } else if S::DTYPE.is_float() {
+        D::from_f64(x.to_f64())
+    } else {
+        D::from_int(x.to_int())
+    }
 }
 
 macro_rules! element {
-    ($($t:ty => $d:ident, $from:expr, $saturating:expr, $to:expr, $from_int:expr, $to_int:expr;)*) => {$(
+    ($($t:ty => $d:ident, $from:expr, $saturating:expr, $to:expr, $from_int:expr, $to_int:expr $(, $from32:expr, $to32:expr)?;)*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
             #[inline(always)]
@@ -131,14 +150,20 @@ macro_rules! element {
             fn from_int(value: i64) -> Self { ($from_int)(value) }
             #[inline(always)]
             fn to_int(self) -> i64 { ($to_int)(self) }
+            $(
+                #[inline(always)]
+                fn from_f32(value: f32) -> Self { ($from32)(value) }
+                #[inline(always)]
+                fn to_f32(self) -> f32 { ($to32)(self) }
+            )?
         }
     )*};
 }
 
 element! {
-    f32 => F32, |v: f64| v as f32, |v: f64| v as f32, |x: f32| x as f64, |v: i64| v as f32, |x: f32| x as i64;
+    f32 => F32, |v: f64| v as f32, |v: f64| v as f32, |x: f32| x as f64, |v: i64| v as f32, |x: f32| x as i64, |v: f32| v, |x: f32| x;
     f64 => F64, |v: f64| v, |v: f64| v, |x: f64| x, |v: i64| v as f64, |x: f64| x as i64;
-    f16 => F16, f16::from_f64, f16::from_f64, |x: f16| x.to_f64(), |v: i64| f16::from_f64(v as f64), |x: f16| x.to_f64() as i64;
+    f16 => F16, f16::from_f64, f16::from_f64, |x: f16| f64::from(half_to_f32(x)), |v: i64| f16::from_f64(v as f64), |x: f16| half_to_f32(x) as i64, f32_to_half, half_to_f32;
     u8 => U8, |v: f64| v as i64 as u8, |v: f64| v as u8, |x: u8| x as f64, |v: i64| v as u8, |x: u8| x as i64;
     i32 => I32, |v: f64| v as i64 as i32, |v: f64| v as i32, |x: i32| x as f64, |v: i64| v as i32, |x: i32| x as i64;
     i8 => I8, |v: f64| v as i64 as i8, |v: f64| v as i8, |x: i8| x as f64, |v: i64| v as i8, |x: i8| x as i64;

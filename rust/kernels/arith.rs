@@ -4,7 +4,7 @@
 //! integer meaning (negative powers, square roots) goes through `f64` and is converted back as C
 //! converts.
 
-use super::math::pow_f32;
+use super::math::{f32_to_half, half_to_f32, pow_f32};
 use crate::dtype::Element;
 use half::f16;
 
@@ -86,31 +86,31 @@ float_arith!(f32: pow_f32, f64: f64::powf);
 impl Arith for f16 {
     #[inline(always)]
     fn add(self, b: Self) -> Self {
-        f16::from_f32(self.to_f32() + b.to_f32())
+        f32_to_half(half_to_f32(self) + half_to_f32(b))
     }
     #[inline(always)]
     fn sub(self, b: Self) -> Self {
-        f16::from_f32(self.to_f32() - b.to_f32())
+        f32_to_half(half_to_f32(self) - half_to_f32(b))
     }
     #[inline(always)]
     fn mul(self, b: Self) -> Self {
-        f16::from_f32(self.to_f32() * b.to_f32())
+        f32_to_half(half_to_f32(self) * half_to_f32(b))
     }
     #[inline(always)]
     fn div(self, b: Self) -> Self {
-        f16::from_f32(self.to_f32() / b.to_f32())
+        f32_to_half(half_to_f32(self) / half_to_f32(b))
     }
     #[inline(always)]
     fn rem(self, b: Self) -> Self {
-        f16::from_f32(Arith::rem(self.to_f32(), b.to_f32()))
+        f32_to_half(Arith::rem(half_to_f32(self), half_to_f32(b)))
     }
     #[inline(always)]
     fn pow(self, b: Self) -> Self {
-        f16::from_f32(pow_f32(self.to_f32(), b.to_f32()))
+        f32_to_half(pow_f32(half_to_f32(self), half_to_f32(b)))
     }
     #[inline(always)]
     fn hypot(self, b: Self) -> Self {
-        f16::from_f32(self.to_f32().hypot(b.to_f32()))
+        f32_to_half(half_to_f32(self).hypot(half_to_f32(b)))
     }
     #[inline(always)]
     fn zero() -> Self {

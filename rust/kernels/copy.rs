@@ -1,6 +1,7 @@
 //! Moving elements: copies with conversion, sums in place, strided regions, gather and scatter.
 //! Used by the executor layer and by arrays themselves, below any operator.
 
+use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
 use crate::dtype::{DType, Element, convert};
 use crate::shape::Dims;
@@ -21,7 +22,7 @@ pub fn add(from: &View, to: &View) {
         })*};
     }
     sums!(f32 => |a, b| a + b, f64 => |a, b| a + b,
-          half::f16 => |a, b| half::f16::from_f32(a.to_f32() + b.to_f32()),
+          half::f16 => Arith::add,
           u8 => u8::wrapping_add, i8 => i8::wrapping_add, i32 => i32::wrapping_add,
           i64 => i64::wrapping_add, bool => |a, b| a | b);
     with_dtype!(from.dtype(), T => {
@@ -58,11 +59,26 @@ pub fn copy(from: &View, to: &View) {
     }
     with_dtype!(from.dtype(), S => with_dtype!(to.dtype(), D => {
         let (src, dst) = (Shared(from.as_ptr::<S>()), Shared(to.as_ptr::<D>()));
-        parallel_for(from.size(), GRAIN, |range| for i in range {
+        parallel_for(from.size(), GRAIN, |range| {
             // SAFETY: both views hold `size` elements and ranges are disjoint.
-            unsafe { *dst.at(i) = convert::<S, D>(*src.at(i)) }
+            unsafe { convert_all::<S, D>(src.at(range.start), dst.at(range.start), range.len()) }
         });
     }));
+}
+
+crate::simd! {
+    /// Converts `n` elements.
+    ///
+    /// # Safety
+    /// Both hold so many, and are apart.
+    pub unsafe fn convert_all[S: Element, D: Element][S, D](
+        from: *const S, to: *mut D, n: usize
+    ) -> () {
+        for i in 0..n {
+            // SAFETY: promised by the caller.
+            unsafe { *to.add(i) = convert::<S, D>(*from.add(i)) };
+        }
+    }
 }
 
 fn copy_bytes(from: &View, to: &View) {

@@ -6,6 +6,7 @@
 use super::arch::opaque;
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
+use crate::kernels::math::{f32_to_half, half_to_f32};
 use half::f16;
 use std::mem::MaybeUninit;
 
@@ -142,29 +143,6 @@ pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     unsafe { blocked(ins, [1, left, right], out.cast(), n, |[g, a, b]| F::apply(g, a, b)) }
 }
 
-/// The loop of [`TernaryLoop`] for half precision. The whole formula is calculated in `f32` and
-/// rounded once: its intermediate results may be far outside of half precision.
-///
-/// # Safety
-/// As [`binary_loop`].
-pub unsafe fn half_ternary_loop<F: Ternary>(
-    g: *const u8,
-    a: *const u8,
-    b: *const u8,
-    out: *mut u8,
-    n: usize,
-    [left, right]: [usize; 2],
-) {
-    let ins = [g.cast::<f16>(), a.cast(), b.cast()];
-    // SAFETY: promised by the caller.
-    unsafe {
-        blocked(ins, [1, left, right], out.cast(), n, |x| {
-            let [g, a, b] = x.map(f16::to_f32);
-            f16::from_f32(F::apply(g, a, b))
-        })
-    }
-}
-
 crate::simd! {
     /// The loop of [`BinaryLoop`].
     ///
@@ -187,6 +165,24 @@ crate::simd! {
     ) -> () {
         // SAFETY: promised by the caller.
         unsafe { plain_ternary_loop::<T, F>(g, a, b, out, n, steps) }
+    }
+
+    /// The loop of [`TernaryLoop`] for half precision. The whole formula is calculated in `f32` and
+    /// rounded once: its intermediate results may be far outside of half precision.
+    ///
+    /// # Safety
+    /// As [`binary_loop`].
+    pub unsafe fn half_ternary_loop[F: Ternary][F](
+        g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
+    ) -> () {
+        let (ins, [left, right]) = ([g.cast::<f16>(), a.cast(), b.cast()], steps);
+        // SAFETY: promised by the caller.
+        unsafe {
+            blocked(ins, [1, left, right], out.cast(), n, |x| {
+                let [g, a, b] = x.map(half_to_f32);
+                f32_to_half(F::apply(g, a, b))
+            })
+        }
     }
 
     /// `out[i] = f(x[i])`.

@@ -2,8 +2,13 @@
 //!
 //! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over
 //! them is compiled to vector instructions; their integers use wrapping arithmetic, as an overflow
-//! check would be a branch. The double-precision ones are the system's. `single` and `double` offer
+//! check would be a branch; more of them, by way of double precision, are in `wide`. The
+//! double-precision ones are the system's. `single` and `double` offer
 //! the same names, so that a formula is written once for both.
+
+mod wide;
+
+pub use crate::dtype::half::{f32_to_half, half_to_f32};
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
@@ -133,49 +138,12 @@ pub fn tanh_f32(x: f32) -> f32 {
 /// double precision, the logarithm by the series of `atanh`, the power by that of `exp`.
 #[inline(always)]
 pub fn pow_f32(a: f32, b: f32) -> f32 {
-    const FRACTION: u64 = (1 << 52) - 1;
-    const ONE: u64 = 0x3ff << 52;
-    // In the low bits of a double whose last place is 1 stands a whole number.
-    const PLACE: f64 = 4_503_599_627_370_496.0; // 2^52
-    const SHIFT: f64 = 1.5 * PLACE;
     let size = a.abs();
     // Subnormal numbers are normal ones in double precision.
-    let bits = f64::from(size).to_bits();
-    let e = f64::from_bits((bits >> 52) | PLACE.to_bits()) - PLACE - 1023.0;
-    let m = f64::from_bits((bits & FRACTION) | ONE);
-    let high = m > std::f64::consts::SQRT_2;
-    let (m, e) = if high { (m * 0.5, e + 1.0) } else { (m, e) };
-    let s = (m - 1.0) / (m + 1.0);
-    let z = s * s;
-    let mut p = 1.0 / 13.0;
-    p = p * z + 1.0 / 11.0;
-    p = p * z + 1.0 / 9.0;
-    p = p * z + 1.0 / 7.0;
-    p = p * z + 1.0 / 5.0;
-    p = p * z + 1.0 / 3.0;
-    p = p * z + 1.0;
-    let log2 = p * s * (2.0 * std::f64::consts::LOG2_E) + e;
+    let log2 = wide::log2_finite(f64::from(size));
     let log2 = if size == 0.0 { f64::NEG_INFINITY } else { log2 };
     let log2 = if size == f32::INFINITY { f64::INFINITY } else { log2 };
-    // Beyond these the result is 0 or infinite.
-    let y = f64::from(b) * log2;
-    let y = if y > 300.0 { 300.0 } else { y };
-    let y = if y < -300.0 { -300.0 } else { y };
-    let shifted = y + SHIFT;
-    let t = (y - (shifted - SHIFT)) * std::f64::consts::LN_2;
-    let mut p = 1.0 / 362_880.0;
-    p = p * t + 1.0 / 40_320.0;
-    p = p * t + 1.0 / 5_040.0;
-    p = p * t + 1.0 / 720.0;
-    p = p * t + 1.0 / 120.0;
-    p = p * t + 1.0 / 24.0;
-    p = p * t + 1.0 / 6.0;
-    p = p * t + 0.5;
-    p = p * t + 1.0;
-    p = p * t + 1.0;
-    let k = shifted.to_bits().wrapping_sub(SHIFT.to_bits());
-    let power = f64::from_bits(k.wrapping_add(1023) << 52);
-    let r = (p * power) as f32;
+    let r = wide::exp2(f64::from(b) * log2) as f32;
     let half = b * 0.5;
     let whole = b.trunc() == b;
     let odd = whole && half.trunc() != half;
@@ -190,32 +158,15 @@ pub fn pow_f32(a: f32, b: f32) -> f32 {
 mod c {
     unsafe extern "C" {
         pub safe fn erf(x: f64) -> f64;
-        pub safe fn erff(x: f32) -> f32;
         pub safe fn tgamma(x: f64) -> f64;
         // The reentrant form: the other one writes a global variable.
         pub fn lgamma_r(x: f64, sign: *mut i32) -> f64;
     }
 }
 
-/// A half-precision number in single precision, as arithmetic that vectorises: the exponent's bias
-/// is corrected by a multiplication, which is exact and normalises subnormal numbers as well.
-#[inline(always)]
-pub fn half_to_f32(x: half::f16) -> f32 {
-    let bits = u32::from(x.to_bits());
-    let magnitude = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
-    // Infinity and NaN have the greatest exponent in both formats.
-    let special = if magnitude >= 65536.0 { 0x7f80_0000 } else { 0 };
-    f32::from_bits(magnitude.to_bits() | special | (bits & 0x8000) << 16)
-}
-
 /// erf(x).
 pub fn erf_f64(x: f64) -> f64 {
     c::erf(x)
-}
-
-/// erf(x) in single precision.
-pub fn erf_f32(x: f32) -> f32 {
-    c::erff(x)
 }
 
 /// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010),
@@ -357,7 +308,11 @@ pub fn polygamma_f64(n: u32, x: f64) -> f64 {
 
 /// Functions of `f32`.
 pub mod single {
-    pub use super::{erf_f32 as erf, exp_f32 as exp, log_f32 as log, tanh_f32 as tanh};
+    pub use super::wide::{
+        acos, acosh, asin, asinh, atan, atanh, cosh, erf, erfinv, expm1, log1p,
+        log2_single as log2, log10, sinh, softplus,
+    };
+    pub use super::{exp_f32 as exp, log_f32 as log, tanh_f32 as tanh};
 
     #[inline(always)]
     pub fn select(condition: bool, a: f32, b: f32) -> f32 {
@@ -374,15 +329,6 @@ pub mod single {
     #[inline(always)]
     pub fn sign(x: f32) -> f32 {
         (x > 0.0) as i32 as f32 - (x < 0.0) as i32 as f32
-    }
-    pub fn asinh(x: f32) -> f32 {
-        super::asinh_f64(x as f64) as f32
-    }
-    pub fn acosh(x: f32) -> f32 {
-        super::acosh_f64(x as f64) as f32
-    }
-    pub fn erfinv(x: f32) -> f32 {
-        super::erfinv_f64(x as f64) as f32
     }
     pub fn gamma(x: f32) -> f32 {
         super::gamma_f64(x as f64) as f32
@@ -421,6 +367,50 @@ pub mod double {
     #[inline(always)]
     pub fn tanh(x: f64) -> f64 {
         x.tanh()
+    }
+    #[inline(always)]
+    pub fn expm1(x: f64) -> f64 {
+        x.exp_m1()
+    }
+    #[inline(always)]
+    pub fn log1p(x: f64) -> f64 {
+        x.ln_1p()
+    }
+    #[inline(always)]
+    pub fn log2(x: f64) -> f64 {
+        x.log2()
+    }
+    #[inline(always)]
+    pub fn log10(x: f64) -> f64 {
+        x.log10()
+    }
+    #[inline(always)]
+    pub fn sinh(x: f64) -> f64 {
+        x.sinh()
+    }
+    #[inline(always)]
+    pub fn cosh(x: f64) -> f64 {
+        x.cosh()
+    }
+    #[inline(always)]
+    pub fn asin(x: f64) -> f64 {
+        x.asin()
+    }
+    #[inline(always)]
+    pub fn acos(x: f64) -> f64 {
+        x.acos()
+    }
+    #[inline(always)]
+    pub fn atan(x: f64) -> f64 {
+        x.atan()
+    }
+    #[inline(always)]
+    pub fn atanh(x: f64) -> f64 {
+        x.atanh()
+    }
+    #[inline(always)]
+    pub fn softplus(x: f64) -> f64 {
+        x.max(0.0) + (-x.abs()).exp().ln_1p()
     }
     #[inline(always)]
     pub fn sigmoid(x: f64) -> f64 {

@@ -16,7 +16,7 @@ pub trait Real: Scalar + Tiled + Transformed + Stored<Self> {
         Self::from_f64(x)
     }
 
-    /// The error function.
+    /// The error function, as [`Real::quick_exp`].
     fn erf(self) -> Self;
 
     /// `e^x` as arithmetic that vectorises, where the type has it.
@@ -29,11 +29,18 @@ pub trait Real: Scalar + Tiled + Transformed + Stored<Self> {
     /// The natural logarithm, as [`Real::quick_exp`].
     fn quick_ln(self) -> Self;
 
+    /// `e^x - 1`, as [`Real::quick_exp`].
+    fn quick_expm1(self) -> Self;
+
+    /// `ln(1 + e^x)`, as [`Real::quick_exp`].
+    fn quick_softplus(self) -> Self;
+
     /// The hyperbolic tangent, as [`Real::quick_exp`].
     fn quick_tanh(self) -> Self;
 }
 
 impl Real for f32 {
+    #[inline(always)]
     fn erf(self) -> Self {
         single::erf(self)
     }
@@ -54,12 +61,23 @@ impl Real for f32 {
     }
 
     #[inline(always)]
+    fn quick_expm1(self) -> Self {
+        single::expm1(self)
+    }
+
+    #[inline(always)]
+    fn quick_softplus(self) -> Self {
+        single::softplus(self)
+    }
+
+    #[inline(always)]
     fn quick_tanh(self) -> Self {
         single::tanh(self)
     }
 }
 
 impl Real for f64 {
+    #[inline(always)]
     fn erf(self) -> Self {
         double::erf(self)
     }
@@ -77,6 +95,16 @@ impl Real for f64 {
     #[inline(always)]
     fn quick_ln(self) -> Self {
         double::log(self)
+    }
+
+    #[inline(always)]
+    fn quick_expm1(self) -> Self {
+        double::expm1(self)
+    }
+
+    #[inline(always)]
+    fn quick_softplus(self) -> Self {
+        double::softplus(self)
     }
 
     #[inline(always)]

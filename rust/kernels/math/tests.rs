@@ -11,6 +11,75 @@ fn every_half_precision_number_widens_exactly() {
     }
 }
 
+/// Every half, its neighbours in single precision, and what lies in the middle of two halves.
+#[test]
+fn single_precision_rounds_to_half_as_the_standard_says() {
+    let check = |x: f32| {
+        let (got, want) = (f32_to_half(x), f16::from_f32(x));
+        assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x:e}");
+    };
+    for x in (0..=u16::MAX).map(f16::from_bits) {
+        let middle = 0.5 * (x.to_f32() + f16::from_bits(x.to_bits().wrapping_add(1)).to_f32());
+        for bits in [x.to_f32().to_bits(), middle.to_bits()] {
+            for near in [bits.wrapping_sub(1), bits, bits.wrapping_add(1)] {
+                check(f32::from_bits(near));
+            }
+        }
+    }
+    for i in 0..1u32 << 16 {
+        check(f32::from_bits(i.wrapping_mul(65_537)));
+    }
+}
+
+/// Functions that go by way of double precision are rounded once.
+#[test]
+fn functions_by_way_of_double_precision_are_rounded_once() {
+    use super::single as s;
+    type Pair = (&'static str, fn(f32) -> f32, fn(f64) -> f64);
+    let everywhere: [Pair; 9] = [
+        ("expm1", s::expm1, f64::exp_m1),
+        ("softplus", s::softplus, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+        ("sinh", s::sinh, f64::sinh),
+        ("cosh", s::cosh, f64::cosh),
+        ("atan", s::atan, f64::atan),
+        ("asinh", s::asinh, asinh_f64),
+        ("erf", s::erf, erf_f64),
+        ("log1p", s::log1p, f64::ln_1p),
+        ("log2", s::log2, f64::log2),
+    ];
+    let inside: [Pair; 4] = [
+        ("asin", s::asin, f64::asin),
+        ("acos", s::acos, f64::acos),
+        ("atanh", s::atanh, f64::atanh),
+        ("erfinv", s::erfinv, erfinv_f64),
+    ];
+    let upwards: [Pair; 2] = [("acosh", s::acosh, acosh_f64), ("log10", s::log10, f64::log10)];
+    let check = |(name, run, oracle): Pair, x: f32| {
+        let (got, want) = (run(x), oracle(f64::from(x)));
+        assert!(ulps(got, want) < 0.51, "{name}({x:e}): {got:e} for {want:e}");
+        let same_sign = got.is_sign_negative() == want.is_sign_negative();
+        assert!(want.is_nan() || same_sign, "{name}({x:e}): {got:e} for {want:e}");
+    };
+    for i in 0..40_000 {
+        // Even steps, and even steps of the exponent.
+        let even = (i as f32 - 20_000.0) * 5e-3;
+        let size = 10f32.powf(i as f32 * 2e-3 - 42.0);
+        for x in [even, size, -size] {
+            everywhere.into_iter().for_each(|f| check(f, x));
+        }
+        let near_one = 1.0 - 10f32.powf(-i as f32 * 1.8e-4);
+        for x in [even * 1e-2, size, -size, near_one, -near_one] {
+            inside.into_iter().for_each(|f| check(f, x));
+        }
+        for x in [1.0 + size, size, even] {
+            upwards.into_iter().for_each(|f| check(f, x));
+        }
+    }
+    for x in [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX] {
+        everywhere.into_iter().chain(inside).chain(upwards).for_each(|f| check(f, x));
+    }
+}
+
 /// Distance in units of the last place of the true value.
 fn ulps(got: f32, want: f64) -> f64 {
     let w = want as f32;

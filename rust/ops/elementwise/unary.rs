@@ -2,6 +2,7 @@
 
 use crate::dtype::{DType, Element};
 use crate::error::Result;
+use crate::kernels::copy::convert_all;
 use crate::kernels::elementwise::{unary, zip};
 use crate::kernels::math;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
@@ -119,12 +120,12 @@ table! {
     tanh ["_npi_tanh", "_sparse_tanh"], "(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
         |x| tanh(x), Output |y| num(1.) - y * y, ANY;
     exp ["_npi_exp", "_sparse_exp"], "exp(x)", |x| exp(x), Output |y| y, ANY;
-    expm1 ["_npi_expm1", "_sparse_expm1"], "exp(x) - 1\nExact for small x.", |x| x.exp_m1(), Output |y| y + num(1.), ANY;
+    expm1 ["_npi_expm1", "_sparse_expm1"], "exp(x) - 1\nExact for small x.", |x| expm1(x), Output |y| y + num(1.), ANY;
     log ["_npi_log", "_sparse_log"], "log(x), natural\nlog(0) is -inf, of negative numbers nan.",
         |x| log(x), Input |x| num(1.) / x, POSITIVE;
-    log2 ["_npi_log2", "_sparse_log2"], "log(x) / log(2)", |x| x.log2(), Input |x| num(std::f64::consts::LOG2_E) / x, POSITIVE;
-    log10 ["_npi_log10", "_sparse_log10"], "log(x) / log(10)", |x| x.log10(), Input |x| num(std::f64::consts::LOG10_E) / x, POSITIVE;
-    log1p ["_npi_log1p", "_sparse_log1p"], "log(1 + x)\nExact for small x.", |x| x.ln_1p(), Input |x| num(1.) / (num(1.) + x), POSITIVE;
+    log2 ["_npi_log2", "_sparse_log2"], "log(x) / log(2)", |x| log2(x), Input |x| num(std::f64::consts::LOG2_E) / x, POSITIVE;
+    log10 ["_npi_log10", "_sparse_log10"], "log(x) / log(10)", |x| log10(x), Input |x| num(std::f64::consts::LOG10_E) / x, POSITIVE;
+    log1p ["_npi_log1p", "_sparse_log1p"], "log(1 + x)\nExact for small x.", |x| log1p(x), Input |x| num(1.) / (num(1.) + x), POSITIVE;
     sqrt ["_npi_sqrt", "_sparse_sqrt"], "sqrt(x)\nThe gradient at 0 is inf.", |x| x.sqrt(), Output |y| num(0.5) / y, POSITIVE;
     rsqrt ["_sparse_rsqrt"], "1 / sqrt(x)", |x| num(1.) / x.sqrt(), Input |x| num(-0.5) / (x * x.sqrt()), POSITIVE;
     cbrt ["_npi_cbrt", "_sparse_cbrt"], "cubic root of x\nNegative numbers are allowed.", |x| x.cbrt(), Output |y| num(1.) / (num(3.) * y * y), ANY;
@@ -146,20 +147,20 @@ table! {
     tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
     arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan \
                                                outside of [-1, 1].",
-        |x| x.asin(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
+        |x| asin(x), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
     arccos ["_npi_arccos", "_sparse_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside \
                                                of [-1, 1].",
-        |x| x.acos(), Input |x| -num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
+        |x| acos(x), Input |x| -num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
     arctan ["_npi_arctan", "_sparse_arctan"], "the angle in [-pi/2, pi/2] whose tangent is x",
-        |x| x.atan(), Input |x| num(1.) / (num(1.) + x * x), ANY;
-    sinh ["_npi_sinh", "_sparse_sinh"], "(exp(x) - exp(-x)) / 2", |x| x.sinh(), Input |x| x.cosh(), ANY;
-    cosh ["_npi_cosh", "_sparse_cosh"], "(exp(x) + exp(-x)) / 2", |x| x.cosh(), Input |x| x.sinh(), ANY;
+        |x| atan(x), Input |x| num(1.) / (num(1.) + x * x), ANY;
+    sinh ["_npi_sinh", "_sparse_sinh"], "(exp(x) - exp(-x)) / 2", |x| sinh(x), Input |x| cosh(x), ANY;
+    cosh ["_npi_cosh", "_sparse_cosh"], "(exp(x) + exp(-x)) / 2", |x| cosh(x), Input |x| sinh(x), ANY;
     arcsinh ["_npi_arcsinh", "_sparse_arcsinh"], "the number whose sinh is x", |x| asinh(x), Input |x| num(1.) / x.hypot(num(1.)), ANY;
     arccosh ["_npi_arccosh", "_sparse_arccosh"], "the number whose cosh is x\nnan below \
                                                   1.", |x| acosh(x), Input |x| num(1.) / ((x - num(1.)).sqrt() * (x + num(1.)).sqrt()), [1.2, 1.9, 3.3];
     arctanh ["_npi_arctanh", "_sparse_arctanh"], "the number whose tanh is x\nnan outside of [-1, \
                                                   1].",
-        |x| x.atanh(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)), INSIDE;
+        |x| atanh(x), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)), INSIDE;
     degrees ["_npi_degrees", "_sparse_degrees"], "x * 180 / pi", |x| x * num(180. / std::f64::consts::PI), Input |_x| num(180. / std::f64::consts::PI), ANY;
     radians ["_npi_radians", "_sparse_radians"], "x * pi / 180", |x| x * num(std::f64::consts::PI / 180.), Input |_x| num(std::f64::consts::PI / 180.), ANY;
     gamma ["_npx_gamma", "_sparse_gamma"], "the gamma function of x\nExact for the factorials; inf \
@@ -167,9 +168,9 @@ table! {
     gammaln ["_npx_gammaln", "_sparse_gammaln"], "log(abs(gamma(x)))\ninf at 0 and negative \
                                                   integers.", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
     erf ["_npx_erf"], "2 / sqrt(pi) * integral of exp(-t * t) for t from 0 to x",
-        |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
+        |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * exp(-x * x), ANY;
     erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",
-        |x| erfinv(x), Output |y| num(1. / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp(), INSIDE;
+        |x| erfinv(x), Output |y| num(1. / std::f64::consts::FRAC_2_SQRT_PI) * exp(y * y), INSIDE;
     logical_not ["_npi_logical_not"], "1 where x is 0, else 0", |x| select(x == num(0.), num(1.), num(0.)), Nothing |_x| num(0.), ANY, whole |x| i64::from(x == 0);
 }
 
@@ -214,14 +215,11 @@ fn via<T: Element, C: Element>(
     let mut block = [C::default(); BLOCK];
     for start in (0..n).step_by(BLOCK) {
         let len = BLOCK.min(n - start);
-        for (i, c) in block[..len].iter_mut().enumerate() {
-            // SAFETY: the kernel passes views of `n` elements.
-            *c = C::from_f64(unsafe { *x.add(start + i) }.to_f64());
-        }
-        run(block.as_ptr(), block.as_mut_ptr(), len);
-        for (i, c) in block[..len].iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { *y.add(start + i) = T::from_f64(c.to_f64()) };
+        // SAFETY: the kernel passes views of `n` elements.
+        unsafe {
+            convert_all(x.add(start), block.as_mut_ptr(), len);
+            run(block.as_ptr(), block.as_mut_ptr(), len);
+            convert_all(block.as_ptr(), y.add(start), len);
         }
     }
 }
@@ -238,18 +236,13 @@ fn via2<T: Element, C: Element>(
     let mut blocks = [[C::default(); BLOCK]; 2];
     for start in (0..n).step_by(BLOCK) {
         let len = BLOCK.min(n - start);
-        for i in 0..len {
-            // SAFETY: the kernel passes views of `n` elements.
-            unsafe {
-                blocks[0][i] = C::from_f64((*g.add(start + i)).to_f64());
-                blocks[1][i] = C::from_f64((*v.add(start + i)).to_f64());
-            }
-        }
         let [a, b] = &mut blocks;
-        run(a.as_ptr(), b.as_ptr(), a.as_mut_ptr(), len);
-        for (i, c) in a[..len].iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { *y.add(start + i) = T::from_f64(c.to_f64()) };
+        // SAFETY: the kernel passes views of `n` elements.
+        unsafe {
+            convert_all(g.add(start), a.as_mut_ptr(), len);
+            convert_all(v.add(start), b.as_mut_ptr(), len);
+            run(a.as_ptr(), b.as_ptr(), a.as_mut_ptr(), len);
+            convert_all(a.as_ptr(), y.add(start), len);
         }
     }
 }

@@ -83,8 +83,7 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
             ActType::Relu => map(x, y, n, |[x]| if x < zero { zero } else { x }),
             ActType::Sigmoid => map(x, y, n, |[x]| one / (one + (-x).quick_exp())),
             ActType::Tanh => map(x, y, n, |[x]| x.quick_tanh()),
-            // log(1 + e^x) without overflow.
-            ActType::SoftRelu => map(x, y, n, |[x]| x.max(zero) + (-x.abs()).exp().ln_1p()),
+            ActType::SoftRelu => map(x, y, n, |[x]| x.quick_softplus()),
             ActType::SoftSign => map(x, y, n, |[x]| x / (one + x.abs())),
         }
     }
@@ -105,7 +104,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
             ActType::Relu => map(from, dx, n, |[g, y]| if y > zero { g } else { y }),
             ActType::Sigmoid => map(from, dx, n, |[g, y]| g * y * (one - y)),
             ActType::Tanh => map(from, dx, n, |[g, y]| g * (one - y * y)),
-            ActType::SoftRelu => map(from, dx, n, |[g, y]| -g * (-y).exp_m1()),
+            ActType::SoftRelu => map(from, dx, n, |[g, y]| -g * (-y).quick_expm1()),
             ActType::SoftSign => map(from, dx, n, |[g, x]| {
                 let d = one + x.abs();
                 g / (d * d)

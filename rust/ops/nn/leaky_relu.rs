@@ -14,6 +14,7 @@ use crate::operator::{
 };
 use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
+use std::ops::Range;
 
 param_enum! {
     /// The function.
@@ -162,6 +163,16 @@ pub(in crate::ops) fn channels(shape: &Shape, slopes: usize) -> (usize, usize) {
     }
 }
 
+/// The parts of a range that have one slope each, and which.
+fn parts(
+    range: Range<usize>,
+    span: usize,
+    slopes: usize,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    (range.start / span..range.end.div_ceil(span))
+        .map(move |i| (i % slopes, range.start.max(i * span)..range.end.min((i + 1) * span)))
+}
+
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param: &LeakyReluParam = call.attrs.get();
     let (data, out) = (&call.inputs[0], &call.outputs[0]);
@@ -174,10 +185,12 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
             LeakyType::Rrelu => rrelu::<T>(call),
             _ if skip => {}
             LeakyType::Leaky => map([x], y, n, |[x]| if x > zero { x } else { slope * x }),
-            LeakyType::Elu => map([x], y, n, |[x]| if x > zero { x } else { slope * x.exp_m1() }),
+            LeakyType::Elu => {
+                map([x], y, n, |[x]| if x > zero { x } else { slope * x.quick_expm1() })
+            }
             LeakyType::Selu => {
                 let (scale, low) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
-                map([x], y, n, |[x]| if x > zero { scale * x } else { low * x.exp_m1() });
+                map([x], y, n, |[x]| if x > zero { scale * x } else { low * x.quick_expm1() });
             }
             LeakyType::Gelu => {
                 let (half, root) = (T::of(0.5), T::of(std::f64::consts::FRAC_1_SQRT_2));
@@ -188,10 +201,12 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
                 let (span, slopes) = channels(data.shape(), call.inputs[1].size());
                 let (x, y) = (Shared(x.cast_mut()), Shared(y));
                 parallel_for(n, 1 << 14, |range| {
-                    for i in range {
-                        let v = *x.at(i);
-                        let s = *gamma.at(i / span % slopes);
-                        *y.at(i) = if v > zero { v } else { s * v };
+                    for (slope, part) in parts(range, span, slopes) {
+                        let s = *gamma.at(slope);
+                        for i in part {
+                            let v = *x.at(i);
+                            *y.at(i) = if v > zero { v } else { s * v };
+                        }
                     }
                 });
             }
@@ -252,7 +267,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
             LeakyType::Rrelu => map(from, dx, n, |[g, s]| g * s),
             LeakyType::Leaky => map(from, dx, n, |[g, v]| if v > zero { g } else { g * slope }),
             LeakyType::Elu => map(from, dx, n, |[g, v]| {
-                let y = if output { v } else { slope * v.exp_m1() };
+                let y = if output { v } else { slope * v.quick_expm1() };
                 if v > zero { g } else { g * (y + slope) }
             }),
             LeakyType::Selu => {
@@ -285,11 +300,13 @@ unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
     if call.req[0] != OpReq::Null {
         let dx = Shared(call.outputs[0].as_ptr::<T>());
         parallel_for(n, 1 << 14, |range| {
-            for i in range {
+            for (channel, part) in parts(range, span, slopes) {
                 // SAFETY: promised by the caller.
                 unsafe {
-                    let s = *slope.at(i / span % slopes);
-                    *dx.at(i) = *g.at(i) * if *x.at(i) > zero { T::one() } else { s };
+                    let s = *slope.at(channel);
+                    for i in part {
+                        *dx.at(i) = *g.at(i) * if *x.at(i) > zero { T::one() } else { s };
+                    }
                 }
             }
         });

@@ -15,9 +15,10 @@ use crate::tensor::View;
 use crate::{params, with_real};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use std::ops::Range;
 
 /// Elements handled together.
-const BLOCK: usize = 512;
+const BLOCK: usize = 4096;
 
 /// `clip(rescale * g)`.
 #[inline(always)]
@@ -90,33 +91,30 @@ fn update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()> {
 /// As [`update`] on float16, calculated in float32 block by block.
 fn half_update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()> {
     let out = &call.outputs[0];
-    let mut buffers = vec![[0f32; BLOCK]; S + 2];
-    let half = |v: &View, at: usize, n: usize| {
+    let half = |v: &View, part: &Range<usize>| {
         // SAFETY: a part of a float16 view that nothing else touches while the kernel runs.
-        unsafe { std::slice::from_raw_parts_mut(v.as_ptr::<f16>().add(at), n) }
+        unsafe { std::slice::from_raw_parts_mut(v.as_ptr::<f16>().add(part.start), part.len()) }
     };
-    for at in (0..out.size()).step_by(BLOCK) {
-        let n = BLOCK.min(out.size() - at);
-        for (input, buffer) in call.inputs.iter().zip(&mut buffers) {
-            half(input, at, n).convert_to_f32_slice(&mut buffer[..n]);
+    parallel_for(out.size(), BLOCK, |part| {
+        let n = part.len();
+        let mut weight = [0f32; BLOCK];
+        let mut gradient = [0f32; BLOCK];
+        let mut states = [[0f32; BLOCK]; S];
+        half(&call.inputs[0], &part).convert_to_f32_slice(&mut weight[..n]);
+        half(&call.inputs[1], &part).convert_to_f32_slice(&mut gradient[..n]);
+        for (k, state) in states.iter_mut().enumerate() {
+            half(&call.inputs[2 + k], &part).convert_to_f32_slice(&mut state[..n]);
         }
-        let p: Vec<*mut f32> = buffers.iter_mut().map(|b| b.as_mut_ptr()).collect();
+        let (w, g) = (weight.as_mut_ptr(), gradient.as_ptr());
         // SAFETY: buffers hold a block.
         unsafe {
-            run_block(
-                &u,
-                p[0].cast_const(),
-                p[1].cast_const(),
-                std::array::from_fn(|k| p[2 + k]),
-                p[0],
-                n,
-            )
+            run_block(&u, w.cast_const(), g, states.each_mut().map(|s| s.as_mut_ptr()), w, n)
         };
-        half(out, at, n).convert_from_f32_slice(&buffers[0][..n]);
-        for k in 0..S {
-            half(&call.inputs[2 + k], at, n).convert_from_f32_slice(&buffers[2 + k][..n]);
+        half(out, &part).convert_from_f32_slice(&weight[..n]);
+        for (k, state) in states.iter().enumerate() {
+            half(&call.inputs[2 + k], &part).convert_from_f32_slice(&state[..n]);
         }
-    }
+    });
     Ok(())
 }
 

@@ -179,6 +179,16 @@ template <class C> __device__ Real<C> exp(Real<C> x) { return x.exp(); }
 template <class C> __device__ Real<C> log(Real<C> x) { return x.ln(); }
 template <class C> __device__ Real<C> tanh(Real<C> x) { return x.tanh(); }
 template <class C> __device__ Real<C> erf(Real<C> x) { return x.erf(); }
+template <class C> __device__ Real<C> expm1(Real<C> x) { return x.exp_m1(); }
+template <class C> __device__ Real<C> log1p(Real<C> x) { return x.ln_1p(); }
+template <class C> __device__ Real<C> log2(Real<C> x) { return x.log2(); }
+template <class C> __device__ Real<C> log10(Real<C> x) { return x.log10(); }
+template <class C> __device__ Real<C> sinh(Real<C> x) { return x.sinh(); }
+template <class C> __device__ Real<C> cosh(Real<C> x) { return x.cosh(); }
+template <class C> __device__ Real<C> asin(Real<C> x) { return x.asin(); }
+template <class C> __device__ Real<C> acos(Real<C> x) { return x.acos(); }
+template <class C> __device__ Real<C> atan(Real<C> x) { return x.atan(); }
+template <class C> __device__ Real<C> atanh(Real<C> x) { return x.atanh(); }
 template <class C> __device__ Real<C> asinh(Real<C> x) { return x.asinh(); }
 template <class C> __device__ Real<C> acosh(Real<C> x) { return x.acosh(); }
 template <class C> __device__ Real<C> sigmoid(Real<C> x) {

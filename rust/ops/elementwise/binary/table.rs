@@ -209,7 +209,7 @@ macro_rules! table {
             aliases: [&[$($a)*], &[$($b)*], &[$($c)*], &[$($d)*]],
             formula: $formula,
             slope: Slope::$slope,
-            run: loops!(binary_loop, plain_binary_loop, plain_binary_loop::<f16, $row::F>, $row::F),
+            run: loops!(binary_loop, plain_binary_loop, binary_loop::<f16, $row::F>, $row::F),
             slopes: $row::SLOPES,
             formulas: formulas!(($x, $y) $f $(, ($g, $x, $y) $dl, $dr)?),
         }),*];
