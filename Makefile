@@ -165,7 +165,7 @@ bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch wher
 	$(BIN)/python benches/python/plugins.py
 	$(BIN)/python benches/python/cuda.py
 
-bench-peers: $(VENV)/.tools ## speed beside MXNet and PyTorch in RESULTS.md (MXNET_PYTHON=, TORCH_PYTHON=)
+bench-peers: $(VENV)/.tools ## RESULTS.md, beside MXNet and PyTorch (MXNET_PYTHON=, TORCH_PYTHON=)
 	$(MAKE) --no-print-directory build PROFILE=release
 	$(BIN)/python benches/python/results.py
 
