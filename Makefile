@@ -21,7 +21,8 @@ RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>
 
 .DEFAULT_GOAL := help
 .PHONY: help env build demo test test-rust test-arm64 test-python test-fast test-cuda kernel-check test-long loom loom-mutants memcheck fuzz
-.PHONY: compare coverage check check-rust lint types deny format docs wheel bench bench-plans clean
+.PHONY: compare coverage check check-rust lint types deny format docs wheel bench bench-peers
+.PHONY: bench-plans clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -163,6 +164,10 @@ bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch wher
 	$(BIN)/python benches/python/quantized.py
 	$(BIN)/python benches/python/plugins.py
 	$(BIN)/python benches/python/cuda.py
+
+bench-peers: $(VENV)/.tools ## RESULTS.md, beside MXNet and PyTorch (MXNET_PYTHON=, TORCH_PYTHON=)
+	$(MAKE) --no-print-directory build PROFILE=release
+	$(BIN)/python benches/python/results.py
 
 clean: ## remove everything that was built
 	rm -rf target .venv dist demo_output python/rsnet/*.so

@@ -325,7 +325,7 @@ impl NDArray {
     pub fn reshape(&self, shape: Shape) -> Result<Self> {
         if shape.checked_size()? != self.size() {
             return Err(Error::value(format!(
-                "Cannot reshape array of size {} into shape {shape}",
+                "Cannot reshape array of size {} into shape {shape}: expected as many elements",
                 self.size()
             )));
         }

@@ -1,10 +1,11 @@
-"""Writes `RESULTS.md`: rsnet beside MXNet and PyTorch on this machine.
+"""Writes `RESULTS.md`: rsnet beside MXNet and PyTorch on this machine (`make bench-peers`).
 
-    python benches/python/results.py --mxnet PYTHON --torch PYTHON [--rounds 5] [--only REGEX]
+    python benches/python/results.py [--mxnet PYTHON] [--torch PYTHON] [--rounds 5] [--only REGEX]
 
-Name the interpreters of the environments that have the other packages; either may be left out.
-The packages take turns. What a case calculates must be the same in all of them, and the median of
-its times counts.
+Name the interpreters of the environments that have the other packages, here or in the variables
+`MXNET_PYTHON` and `TORCH_PYTHON`; a package without one is left out. The packages take turns. What
+a case calculates must be the same in all of them, and the median of its times counts. Peak and copy
+bandwidth of the machine are those that the bench of kernels measures in this run (with cargo).
 """
 
 import argparse
@@ -20,6 +21,8 @@ import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).parent
+# The variable that names the interpreter of each of the other packages.
+PEERS = {"mxnet": "MXNET_PYTHON", "torch": "TORCH_PYTHON"}
 
 
 def processor():
@@ -30,6 +33,15 @@ def processor():
         return platform.processor()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
+
+
+def machine(threads):
+    """What the bench of kernels measures of the machine, on up to this many threads."""
+    command = ["cargo", "bench", "--bench", "kernels", "--", "machine"]
+    done = subprocess.run(command, cwd=HERE, check=True, stdout=subprocess.PIPE, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("machine ")]
+    measured = [dict(pair.split("=") for pair in line.split()[1:]) for line in lines]
+    return [values for values in measured if int(values["threads"]) <= threads][-1]
 
 
 def run(python, package, args):
@@ -68,16 +80,21 @@ def table(times, names, packages):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mxnet", help="an interpreter that has MXNet")
-    parser.add_argument("--torch", help="an interpreter that has PyTorch")
+    for package, variable in PEERS.items():
+        python = os.environ.get(variable)
+        parser.add_argument(f"--{package}", default=python, help=f"by default ${variable}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--budget", type=float, default=1.0, help="seconds a case")
     parser.add_argument("--out", default=str(HERE / "RESULTS.md"))
     args = parser.parse_args()
-    given = {"rsnet": sys.executable, "mxnet": args.mxnet, "torch": args.torch}
-    pythons = {package: python for package, python in given.items() if python}
+    given = {package: getattr(args, package) for package in PEERS}
+    pythons = {"rsnet": sys.executable, **{p: python for p, python in given.items() if python}}
+    left_out = [f"{p} ({PEERS[p]} names no interpreter)" for p in given if p not in pythons]
+    if left_out:
+        print(f"Left out: {', '.join(left_out)}.")
+    limits = machine(args.threads)
     times: dict[str, dict[str, list[float]]] = {package: {} for package in pythons}
     versions: dict[str, str] = {}
     answers: dict[str, dict[str, float | None]] = {}
@@ -91,15 +108,24 @@ def main():
         check(answers)
     lines, ratios = table(times, list(times["rsnet"]), list(pythons))
     packages = ", ".join(f"{package} {version}" for package, version in versions.items())
-    how = (
-        f"{processor()} ({os.cpu_count()} cores), {args.threads} threads, {platform.system()}; "
-        f"{packages}. Medians of {args.rounds} rounds in turn; the ratio is to the faster of the "
-        "others (below 1: rsnet is faster)."
+    where = (
+        f"Machine: {processor()}, {os.cpu_count()} cores, {platform.system()}. "
+        f"With {limits['threads']} threads it reached {limits['peak_gflops_f32']} GFLOP/s in "
+        f"float32 and {limits['peak_gflops_f64']} in float64, and a copy beyond its caches moved "
+        f"{limits['copy_gb_per_s']} GB/s (read and written)."
     )
+    how = (
+        f"{packages}, each with {args.threads} threads. Medians of {args.rounds} rounds in turn; "
+        "the ratio is to the faster of the others (below 1: rsnet is faster)."
+    )
+    if left_out:
+        how += f" Left out: {', '.join(left_out)}."
     text = [
         "# Speed beside other packages",
         "",
-        "Written by `benches/python/results.py`; edit that instead.",
+        "Written by `make bench-peers` (`benches/python/results.py`); edit that instead.",
+        "",
+        *textwrap.wrap(where, 100),
         "",
         *textwrap.wrap(how, 100),
         "",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import ndarray, symbol
-from ._numbers import integer
+from ._numbers import check_number, integer
 
 
 def save_checkpoint(
@@ -60,6 +60,7 @@ def after_epochs(period: int, save: Callable[..., Any]) -> Callable[..., None]:
     """Epoch-end callback that calls `save(epochs, symbol, arg_params, aux_params)` after every
     `period` epochs, which are counted from 1.
     """
+    check_number("period", period)
     period = max(1, int(period))
 
     def end_of_epoch(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:

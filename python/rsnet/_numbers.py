@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from .base import shown
+from .base import MXValueError, shown
 
-__all__ = ["check_number", "integer", "listed_numbers", "whole_numbers"]
+__all__ = ["check_number", "check_range", "integer", "listed_numbers", "whole_numbers"]
 
 
 def check_number(name: str, value: Any, place: str = "") -> None:
@@ -29,6 +29,8 @@ def whole_numbers(numbers: Any, what: str) -> tuple[int, ...]:
     TypeError
         It is something else, or has a number that is not whole; the message begins with "invalid"
         and `what`.
+    MXValueError
+        A number has more than 64 bits.
 
     Examples
     --------
@@ -36,14 +38,22 @@ def whole_numbers(numbers: Any, what: str) -> tuple[int, ...]:
     ((3,), (2, 3))
     """
     try:
-        return (operator.index(numbers),)
+        found: tuple[int, ...] = (operator.index(numbers),)
     except TypeError:
-        pass
-    try:
-        return listed_numbers(numbers)
-    except TypeError:
-        expected = "an int or a tuple of ints"
-        raise TypeError(f"invalid {what} {shown(numbers)}: expected {expected}") from None
+        try:
+            found = listed_numbers(numbers)
+        except TypeError:
+            expected = "an int or a tuple of ints"
+            raise TypeError(f"invalid {what} {shown(numbers)}: expected {expected}") from None
+    check_range(found, what)
+    return found
+
+
+def check_range(numbers: Sequence[int | None], what: str, place: str = "") -> None:
+    """Raises an MXValueError if one of the numbers has more than 64 bits."""
+    if not all(number is None or -(2**63) <= number < 2**63 for number in numbers):
+        expected = "numbers of less than 2**63"
+        raise MXValueError(f"{place}invalid {what} {shown(numbers)}: expected {expected}")
 
 
 def listed_numbers(numbers: Any) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._mxnet_names import module_getattr
 
 #: Characters of a value in an error.
@@ -67,8 +68,21 @@ def numpy_dtype(value: Any, what: str = "dtype", place: str = "") -> np.dtype[An
         found: np.dtype[Any] = np.dtype(value)
         return found
     except Exception as error:  # NumPy has several for it, and the value may have its own
-        expected = "a NumPy type, such as 'float32'"
+        expected = _core.known_dtypes()
         raise TypeError(f"{place}invalid {what} {shown(value)}: expected {expected}") from error
+
+
+def listed(value: Any, what: str, expected: str) -> list[Any]:
+    """The items of a list or the like.
+
+    Raises
+    ------
+    TypeError
+        It is something else, or a text; the message names the argument, `what`.
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"invalid {what} {shown(value)}: expected {expected}")
+    return list(value)
 
 
 _LIMITS = "bytes, as an integer of at least 0 or a string such as '2GB' or '2GiB'"

@@ -85,6 +85,7 @@ class Speedometer:
     """
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
+        check_number("batch_size", batch_size)
         self.batch_size = batch_size
         self.frequent = integer("frequent", frequent, least=1)
         self.auto_reset = auto_reset

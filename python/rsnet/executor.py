@@ -9,6 +9,7 @@ auxiliary states are shared, and gradients are written one run after the other.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from . import _core
 from ._numbers import integer
-from .base import shown
+from .base import listed, shown
 from .ndarray import NDArray, array, zeros
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class Executor:
                 names = ", ".join(self._output_names)
                 raise ValueError(f"invalid out_grads {unknown}: expected the outputs {names}")
             return [given.get(name) for name in self._output_names]
-        grads = list(given)
+        grads = listed(given, "out_grads", "an NDArray, or a list or dict of them")
         for i, grad in enumerate(grads):
             if grad is not None and not isinstance(grad, NDArray):
                 raise TypeError(f"invalid item {i} of out_grads {shown(grad)}: expected an NDArray")
@@ -295,6 +296,9 @@ class Executor:
         ValueError
             A name that is not there (unless `allow_extra_params`), or another shape.
         """
+        for name, params in (("arg_params", arg_params), ("aux_params", aux_params or {})):
+            if not isinstance(params, Mapping):
+                raise TypeError(f"invalid {name} {shown(params)}: expected a dict of NDArrays")
         changes: list[tuple[NDArray, NDArray]] = []
         for what, given, own in [
             ("arguments", arg_params, self.arg_dict),
@@ -309,7 +313,10 @@ class Executor:
                         )
                     changes.append((own[name], value))
                 elif not allow_extra_params:
-                    raise ValueError(f'Find name "{name}" that is not in the {what}')
+                    raise ValueError(
+                        f'Find name "{name}" that is not in the {what}: expected one of '
+                        f"{', '.join(own) or 'none'} (allow_extra_params=True ignores it)"
+                    )
         for into, value in changes:  # which all fit
             into[:] = value
 

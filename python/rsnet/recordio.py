@@ -19,7 +19,7 @@ import numpy as np
 from . import _core
 from ._mxnet_names import module_getattr
 from ._text_files import parsed_lines
-from .base import MXNetError, file_error
+from .base import MXNetError, file_error, shown
 
 __all__ = [
     "IRHeader",
@@ -322,7 +322,13 @@ def pack(header: IRHeader | Iterable[Any], s: bytes) -> bytes:
     >>> header.label.tolist(), header.id, data
     ([1.0, 2.0], 7, b'data')
     """
-    header = IRHeader(*header)
+    try:
+        header = IRHeader(*header)
+    except TypeError:
+        expected = "an IRHeader, of flag, label, id and id2"
+        raise TypeError(f"invalid header {shown(header)}: expected {expected}") from None
+    if not isinstance(s, (bytes, bytearray)):
+        raise TypeError(f"invalid s {shown(s)}: expected bytes")
     if isinstance(header.label, (int, float, np.number)):
         return _HEADER.pack(0, float(header.label), header.id, header.id2) + s
     label = np.asarray(header.label, dtype="<f4")

@@ -122,8 +122,8 @@ fn check_bytes(done: &Differentiated) -> Result<()> {
             let refused = || {
                 let name = done.graph.entry_name(done.graph.entry(e));
                 Error::value(format!(
-                    "invalid shape {shape} of '{name}': with {dtype} elements it takes the graph \
-                     beyond {most} bytes"
+                    "invalid shape {shape} of '{name}': expected a graph of at most {most} bytes, \
+                     beyond which it comes with {dtype} elements"
                 ))
                 .at_node(node.op_name(), &node.name)
             };

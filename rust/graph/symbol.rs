@@ -260,7 +260,9 @@ impl Symbol {
         if self.outputs.iter().all(|e| e.node.is_variable())
             && !(args.is_empty() && kwargs.is_empty())
         {
-            return Err(Error::value("Variable cannot be composed"));
+            return Err(Error::value(
+                "Variable cannot be composed: expected the output of an operator",
+            ));
         }
         let mut replace = NodeMap::<SymEntry>::default();
         if !args.is_empty() {

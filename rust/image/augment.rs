@@ -203,7 +203,12 @@ impl AugmentParam {
         let c = (wide_to - (a * w + b * h)) / 2.0;
         let f = (tall_to - (d * w + e * h)) / 2.0;
         let back = Affine([a, b, c, d, e, f]).inverse();
-        let back = back.ok_or_else(|| Error::value("the map of an image has no inverse"))?;
+        let back = back.ok_or_else(|| {
+            Error::value(
+                "an image is scaled to nothing: expected min_random_scale and min_aspect_ratio \
+                 greater than 0",
+            )
+        })?;
         let mut out = Picture::filled(new, 0);
         let nearest = self.inter_method == 0;
         let fill = self.fill_value as u8;

@@ -56,7 +56,7 @@ fn refused(what: impl std::fmt::Display) -> Error {
 pub fn decode(bytes: &[u8], colour: Colour) -> Result<Picture> {
     guarded(|| {
         let mut picture = match bytes {
-            [] => return Err(refused("0 bytes")),
+            [] => return Err(refused("0 bytes, expected those of an image file")),
             [0xff, 0xd8, ..] if colour != Colour::Rgba => decode_jpeg(bytes, colour)?,
             _ => decode_other(bytes, colour)?,
         };
@@ -133,7 +133,7 @@ fn decode_jpeg(bytes: &[u8], colour: Colour) -> Result<Picture> {
 /// manner, all or a part: for others the decoder is not made.
 fn check_rates(rates: &[[u8; 2]]) -> Result<()> {
     let [first, second, third, last] = rates else {
-        return Err(refused(format!("a JPEG of inks with {} components", rates.len())));
+        return Err(refused(format!("a JPEG of inks with {} components, expected 4", rates.len())));
     };
     let divides = |part: &[u8; 2]| (0..2).all(|i| part[i] > 0 && first[i] % part[i] == 0);
     match first == last && second == third && divides(second) {

@@ -25,7 +25,8 @@ pub fn broadcast_shape(a: &Shape, b: &Shape) -> Result<Shape> {
             (-1, y) => Ok(y),
             (x, -1) => Ok(x),
             _ => Err(Error::value(format!(
-                "operands could not be broadcast together with shapes {a} {b}"
+                "operands could not be broadcast together with shapes {a} {b}: expected equal \
+                 extents, or 1, on each axis"
             ))),
         })
         .collect()

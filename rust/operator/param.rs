@@ -95,22 +95,32 @@ impl Field {
         }
     }
 
-    /// The message for a `given` that does not fit the type.
-    fn refusal(&self, given: &Value) -> String {
+    /// What a value of the type is, for errors.
+    pub fn expected(&self) -> String {
         let (inner, or_none) = match &self.ty {
             FieldType::Optional(t) => (&**t, " or None"),
             ty => (ty, ""),
         };
-        let expected = match (inner, given) {
-            (FieldType::Enum(names), _) => format!("one of: {}{or_none}", names.join(", ")),
-            (FieldType::Float | FieldType::Double, Value::Str(text)) => {
-                self.ty.display() + &float_refusal(text).unwrap_or_default()
-            }
-            (FieldType::Float, Value::Float(_) | Value::Int(_)) => {
-                self.ty.display() + " within its range"
-            }
-            _ => self.ty.display(),
+        let FieldType::Enum(names) = inner else { return self.ty.display() };
+        let is_other = |name: &&String| or_none.is_empty() || *name != "None";
+        let names: Vec<&str> = names.iter().filter(is_other).map(String::as_str).collect();
+        format!("one of: {}{or_none}", names.join(", "))
+    }
+
+    /// The message for a `given` that does not fit the type.
+    fn refusal(&self, given: &Value) -> String {
+        let inner = match &self.ty {
+            FieldType::Optional(inner) => inner,
+            ty => ty,
         };
+        let lacks = match (inner, given) {
+            (FieldType::Float | FieldType::Double, Value::Str(text)) => float_refusal(text),
+            (FieldType::Float, Value::Float(_) | Value::Int(_)) => {
+                Some(" within its range".to_owned())
+            }
+            _ => None,
+        };
+        let expected = self.expected() + &lacks.unwrap_or_default();
         format!("invalid {} '{}': expected {expected}", self.name, error::shown(given))
     }
 }

@@ -27,11 +27,12 @@ impl Inner {
         let names = std::iter::once(&def.name).chain(&def.aliases);
         let owner = |n| self.by_name.get(n).filter(|d| counts(d)).map(|owner| (n, owner));
         match names.filter_map(owner).next() {
-            Some((name, owner)) if *name == owner.name => {
-                Err(Error::value(format!("operator '{name}' is already registered")))
-            }
+            Some((name, owner)) if *name == owner.name => Err(Error::value(format!(
+                "operator '{name}' is already registered: expected another name"
+            ))),
             Some((name, owner)) => Err(Error::value(format!(
-                "operator '{name}' is already registered, as an alias of '{}'",
+                "operator '{name}' is already registered, as an alias of '{}': expected another \
+                 name",
                 owner.name
             ))),
             None => Ok(()),
@@ -110,7 +111,7 @@ impl Registry {
         let old = inner.order.iter().position(|n| *n == def.name);
         if old.is_some_and(|at| at < inner.builtin) {
             return Err(Error::value(format!(
-                "operator '{}' is built in and cannot be replaced",
+                "operator '{}' is built in and cannot be replaced: expected another name",
                 def.name
             )));
         }

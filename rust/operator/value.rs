@@ -190,6 +190,15 @@ impl FieldType {
         }
     }
 
+    /// Whether its values are texts.
+    pub fn is_text(&self) -> bool {
+        match self {
+            FieldType::Str | FieldType::Enum(_) => true,
+            FieldType::Optional(inner) => inner.is_text(),
+            _ => false,
+        }
+    }
+
     /// The name shown in docs and errors: `int`, `int (non-negative)`, `Shape(tuple)`, `{'a', 'b'}`
     /// ...
     pub fn display(&self) -> String {

@@ -69,7 +69,9 @@ unsafe fn leaf(step: &abi::Match) -> Result<Match> {
     let name = || unsafe { needed(step.name, "name in a condition of a kernel") };
     let compare = || {
         let found = usize::try_from(step.compare).ok().and_then(|i| COMPARES.get(i));
-        found.copied().ok_or_else(|| wrong(format!("comparison {} is unknown", step.compare)))
+        found.copied().ok_or_else(|| {
+            wrong(format!("comparison {} is unknown, expected 0 to 5", step.compare))
+        })
     };
     Ok(match step.op {
         abi::matching::TRUE => Match::Always,

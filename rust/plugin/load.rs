@@ -248,7 +248,7 @@ impl Opened {
     /// Opens a file, which is shown as `path`.
     fn open(file: &Path, path: &Path) -> Result<Opened> {
         let name = CString::new(file.as_os_str().as_bytes())
-            .map_err(|_| Error::io("the path has a zero byte"))?;
+            .map_err(|_| Error::io("the path has a zero byte: expected a path of the system"))?;
         // SAFETY: the library's initialisers run, as its loading asks.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -395,7 +395,7 @@ fn enter(
     }
     let parts = put_together(found, table)?;
     if parts.is_empty() {
-        return Err(Error::value("rsnet_plugin_register registered nothing"));
+        return Err(Error::value("rsnet_plugin_register registered nothing: expected an operator"));
     }
     let weak = Arc::downgrade(registry);
     let defs = parts.iter().map(|p| define(p, &weak)).collect::<Result<Vec<_>>>()?;
@@ -428,7 +428,8 @@ fn put_together(found: Registration, table: &Lock<Table>) -> Result<Vec<Parts>> 
     for gradient in found.gradients {
         let part = of(&mut parts, table, &gradient.op, "a gradient")?;
         if part.gradient.is_some() {
-            return Err(Error::value("a gradient is registered already").in_operator(&gradient.op));
+            return Err(Error::value("a gradient is registered already: expected one")
+                .in_operator(&gradient.op));
         }
         part.gradient = Some(gradient);
     }

@@ -56,7 +56,7 @@ unsafe fn with(
 }
 
 fn twice(op: &str, what: &str) -> Error {
-    Error::value(format!("the library registers {what} twice")).in_operator(op)
+    Error::value(format!("the library registers {what} twice: expected once")).in_operator(op)
 }
 
 // In the functions below, pointers are as `plugin.h` says: that is their contract.

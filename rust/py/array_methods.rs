@@ -126,7 +126,8 @@ macro_rules! slots {
                     0 => Ok(false),
                     1 => self.asnumpy(py)?.call_method0("any")?.is_truthy(),
                     _ => Err(PyValueError::new_err(
-                        "The truth value of an NDArray with multiple elements is ambiguous.",
+                        "The truth value of an NDArray with multiple elements is ambiguous: \
+                         expected one element (asnumpy().any() and asnumpy().all() ask all of them)",
                     )),
                 }
             }

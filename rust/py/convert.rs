@@ -41,14 +41,24 @@ pub fn parameter(of: &str, schema: &Schema, name: &str, obj: &Bound<'_, PyAny>) 
     } else {
         to_value(obj)
     };
+    let py = obj.py();
+    // What only has a text, as bytes and sets do, is no number and no tuple.
+    if let Ok(Value::Str(_)) = value
+        && !obj.is_instance_of::<PyString>()
+        && !obj.is_instance_of::<PyInt>()
+        && let Some(field) = field().filter(|field| !field.ty.is_text())
+        && value.as_ref().is_ok_and(|value| field.ty.coerce(value).is_none())
+    {
+        let refusal = Error::type_(invalid(name, shown(obj), field.expected()));
+        return Err(to_py(py, &refusal.in_operator(of)));
+    }
     value.map_err(|error| {
-        let py = obj.py();
         if !is_mistake(py, &error) {
             return error;
         }
         let refusal = match field() {
             Some(_) if is_dtype => Error::type_(invalid(name, shown(obj), DType::known())),
-            Some(field) => Error::parameter(invalid(name, shown(obj), field.ty.display())),
+            Some(field) => Error::parameter(invalid(name, shown(obj), field.expected())),
             None => Error::parameter(invalid(name, shown(obj), "a value that has a text")),
         };
         with_cause(py, to_py(py, &refusal.in_operator(of)), error)

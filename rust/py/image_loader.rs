@@ -77,10 +77,12 @@ impl PyImageLoader {
         dtype: &str,
         mean: Option<&Bound<'_, PyUntypedArray>>,
     ) -> PyResult<Self> {
+        let fields = schemas(detects).into_iter().flat_map(|schema| schema.fields).collect();
+        let schema = Schema { fields, open: false };
         let mut given: Vec<(String, Value)> = Vec::with_capacity(params.len());
         for (name, value) in params.iter() {
             let name: String = name.extract()?;
-            let value = parameter("", &Schema::default(), &name, &value)?;
+            let value = parameter("", &schema, &name, &value)?;
             given.push((name, value));
         }
         let dtype = DType::from_name(dtype).py(py)?;
@@ -141,16 +143,19 @@ impl PyImageLoader {
         Ok(self.open(py)?.plan().records())
     }
 
+    /// The shape of a batch's images.
     #[getter]
     fn data_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         shape_to_py(py, &self.open(py)?.plan().data_shape())
     }
 
+    /// The shape of a batch's labels.
     #[getter]
     fn label_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         shape_to_py(py, &self.open(py)?.plan().label_shape())
     }
 
+    /// The dtype of a batch's images.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         dtype_to_py(py, self.dtype)
@@ -160,7 +165,7 @@ impl PyImageLoader {
 impl PyImageLoader {
     fn open(&self, py: Python<'_>) -> PyResult<Arc<Loader>> {
         let loader = self.loader.lock().clone();
-        loader.ok_or_else(|| Error::value("the iterator is closed")).py(py)
+        loader.ok_or_else(|| Error::value("the iterator is closed: make a new one")).py(py)
     }
 }
 

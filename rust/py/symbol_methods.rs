@@ -339,7 +339,14 @@ fn dtype_flag(name: &str) -> PyResult<i32> {
     Ok(DType::from_name(name).map_err(raise)?.flag())
 }
 
+/// What errors say of a dtype that there is not.
+#[pyfunction]
+fn known_dtypes() -> String {
+    DType::known()
+}
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySymbol>()?;
+    m.add_function(wrap_pyfunction!(known_dtypes, m)?)?;
     m.add_function(wrap_pyfunction!(dtype_flag, m)?)
 }

@@ -164,7 +164,7 @@ CALLS = {
         ("kernel of t_form", "tmp", "-1", "bytes, 0 to"),
     ),
     "element type": (
-        lambda: nd.array([1], dtype="real"), TypeError, ("", "dtype", "'real'", "a NumPy type"),
+        lambda: nd.array([1], dtype="real"), TypeError, ("", "dtype", "'real'", "one of: float32"),
     ),
     "values": (
         lambda: nd.array([[1], [2, 3]]), TypeError,

@@ -23,7 +23,8 @@ MESSAGES = {
     ),
     "shapes that do not broadcast": (
         lambda: ones((2, 3)) + ones((2, 4)),
-        "broadcast_add: operands could not be broadcast together with shapes (2, 3) (2, 4)",
+        "broadcast_add: operands could not be broadcast together with shapes (2, 3) (2, 4): "
+        "expected equal extents, or 1, on each axis",
     ),
     "axes": (
         lambda: mx.nd.Convolution(

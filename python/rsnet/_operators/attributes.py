@@ -197,6 +197,6 @@ def new_entry(name: str) -> Entry:
 def get(name: str) -> Entry:
     """The record of a registered operator; KeyError if there is none."""
     if name not in registry.entries:
-        raise KeyError(f"operator '{name}' is not registered by attributes")
+        raise KeyError(f"invalid operator '{name}': expected one that op.register has made")
     entry: Entry = registry.entries[name]
     return entry

@@ -177,7 +177,12 @@ class Block:
         """
         self._check_container_with_block()
         found = ParameterDict(self._params.prefix)
-        matches = re.compile(select).match if select else lambda name: True
+        try:
+            matches = re.compile(select).match if select else lambda name: True
+        except (re.error, TypeError) as error:
+            expected = "a regular expression"
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"invalid select {shown(select)}: expected {expected} ({error})") from None
         chosen = {name: p for name, p in self.params.items() if matches(name)}
         found._params.update(chosen)
         for child in self._children.values():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray as nd
-from ..base import numeric_types
+from ..base import numeric_types, shown
 from .hybrid_block import HybridBlock
 
 __all__ = [
@@ -41,11 +41,13 @@ def _apply_weighting(F: Any, loss: Any, weight: Any = None, sample_weight: Any =
     """The loss times `sample_weight`, which is broadcast, and times the number `weight`."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
-    if weight is not None:
-        if not isinstance(weight, numeric_types):
-            raise AssertionError(f"invalid weight {weight!r}: expected a number")
-        loss = loss * weight
-    return loss
+    _check_weight(weight)
+    return loss if weight is None else loss * weight
+
+
+def _check_weight(weight: Any) -> None:
+    if weight is not None and not isinstance(weight, numeric_types):
+        raise AssertionError(f"invalid weight {shown(weight)}: expected a number")
 
 
 def _reshape_like(F: Any, x: Any, y: Any) -> Any:
@@ -66,6 +68,7 @@ class Loss(HybridBlock):
 
     def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        _check_weight(weight)
         self._weight = weight
         self._batch_axis = batch_axis
 

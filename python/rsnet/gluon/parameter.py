@@ -11,7 +11,8 @@ import numpy as np
 from .. import autograd, initializer
 from .. import ndarray as nd
 from .. import symbol as sym
-from ..base import MXNetError
+from .._numbers import whole_numbers
+from ..base import MXNetError, shown
 from ..context import Context, as_context, cpu, current_context
 from ..initializer.base import check_name
 from ..ndarray import NDArray
@@ -105,8 +106,9 @@ class Parameter(CopiesByDevice):
         self._trainer: Any = None
         self._grad_req = ""
         self.name = name
-        shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
-        self._shape: tuple[int, ...] | None = None if shape is None else tuple(shape)
+        self._shape: tuple[int, ...] | None = None
+        if shape is not None:
+            self._shape = whole_numbers(shape, f"shape of Parameter '{name}'")
         self._dtype = dtype
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
@@ -161,17 +163,19 @@ class Parameter(CopiesByDevice):
 
     @shape.setter
     def shape(self, new_shape: Any) -> None:
-        if new_shape is None or self._shape is None:
-            self._shape = None if new_shape is None else tuple(new_shape)
-            return
         known = self._shape
-        if len(known) != len(new_shape) or any(
-            have not in (0, -1, want) for have, want in zip(known, new_shape)
+        if new_shape is None:
+            self._shape = None
+            return
+        wanted = whole_numbers(new_shape, f"shape of Parameter '{self.name}'")
+        if known is not None and (
+            len(known) != len(wanted)
+            or any(have not in (0, -1, want) for have, want in zip(known, wanted))
         ):
             raise AssertionError(
-                f"invalid shape {tuple(new_shape)} of Parameter '{self.name}': expected {known}"
+                f"invalid shape {wanted} of Parameter '{self.name}': expected {known}"
             )
-        self._shape = tuple(new_shape)
+        self._shape = wanted
 
     @property
     def stype(self) -> str:
@@ -380,6 +384,10 @@ class Parameter(CopiesByDevice):
         RuntimeError
             The parameter was never initialised.
         """
+        if not hasattr(data, "shape"):
+            raise TypeError(
+                f"invalid data {shown(data)} of Parameter '{self.name}': expected an NDArray"
+            )
         self.shape = data.shape
         if self._data is None:
             if not self._deferred_init:

@@ -12,6 +12,7 @@ import numpy as np
 from .. import initializer
 from .. import ndarray as nd
 from .._checkpoint import without_marks
+from .._numbers import whole_numbers
 from ..context import Context
 from ._loading import load_all
 from .constant import Constant
@@ -332,9 +333,9 @@ class ParameterDict:
 def _merge_shape(param: Parameter, wanted: Any) -> None:
     """Fills in what either shape leaves open."""
     have = param.shape or ()
-    wanted = (wanted,) if isinstance(wanted, int) else wanted
     if wanted is None:
         return
+    wanted = whole_numbers(wanted, f"shape of Parameter '{param.name}'")
     if len(wanted) != len(have):
         raise AssertionError(f"Parameter '{param.name}' has shape {have}, expected {wanted}")
     merged = []

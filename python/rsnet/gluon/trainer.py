@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from .. import autograd
@@ -118,6 +119,9 @@ class Trainer:
 
     def _init_optimizer(self, optimizer: Any, optimizer_params: dict[str, Any]) -> None:
         by_index = dict(enumerate(self._params))
+        if not isinstance(optimizer_params, Mapping):
+            given = shown(optimizer_params)
+            raise TypeError(f"invalid optimizer_params {given}: expected a dict by argument name")
         if isinstance(optimizer, opt.Optimizer):
             if optimizer_params:
                 raise AssertionError(

@@ -18,6 +18,8 @@ import numpy as np
 
 from .. import ndarray as nd
 from .._mxnet_names import module_getattr
+from .._numbers import check_number
+from ..base import shown
 from ..ndarray import NDArray
 from ..util import is_np_shape
 
@@ -115,7 +117,7 @@ def split_data(
     if size < num_slice:
         raise ValueError(
             f"Too many slices for data with shape {data.shape}: num_slice={num_slice} and "
-            f"batch_axis={batch_axis}."
+            f"batch_axis={batch_axis}, expected at most {size} slices."
         )
     if num_slice == 1:
         return [data]
@@ -132,6 +134,8 @@ def split_and_load(
     data: Any, ctx_list: Sequence[Any], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
     """Splits a batch and copies each slice to its device, see `split_data`."""
+    if not isinstance(ctx_list, Sequence) or isinstance(ctx_list, str) or not ctx_list:
+        raise TypeError(f"invalid ctx_list {shown(ctx_list)}: expected a list of Contexts")
     if not isinstance(data, NDArray):
         data = nd.array(data, ctx=ctx_list[0])
     if len(ctx_list) == 1:
@@ -169,6 +173,7 @@ def clip_global_norm(
     """
     if not len(arrays):
         raise AssertionError("clip_global_norm: expected at least one array")
+    check_number("max_norm", max_norm, "clip_global_norm: ")
     ctx = arrays[0].context
     squares = [nd.sum(nd.square(_wide(a))).astype("float32").as_in_context(ctx) for a in arrays]
     norm = nd.sqrt(nd.add_n(*squares))

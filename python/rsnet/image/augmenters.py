@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray as nd
+from .._numbers import check_number, whole_numbers
+from ..base import listed
 from ..ndarray import NDArray, array
 from .functions import (
     center_crop,
@@ -71,7 +73,7 @@ class SequentialAug(Augmenter):
 
     def __init__(self, ts: Sequence[Augmenter]) -> None:
         super().__init__()
-        self.ts = list(ts)
+        self.ts = listed(ts, "ts", "a list of Augmenters")
 
     def dumps(self) -> Any:
         return [self.__class__.__name__.lower(), [aug.dumps() for aug in self.ts]]
@@ -157,6 +159,7 @@ class BrightnessJitterAug(Augmenter):
     """Multiplies by a factor from 1 plus or minus `brightness`."""
 
     def __init__(self, brightness: float) -> None:
+        check_number("brightness", brightness)
         super().__init__(brightness=brightness)
         self.brightness = brightness
 
@@ -170,6 +173,7 @@ class ContrastJitterAug(Augmenter):
     """  # fmt: skip
 
     def __init__(self, contrast: float) -> None:
+        check_number("contrast", contrast)
         super().__init__(contrast=contrast)
         self.contrast = contrast
 
@@ -185,6 +189,7 @@ class SaturationJitterAug(Augmenter):
     """  # fmt: skip
 
     def __init__(self, saturation: float) -> None:
+        check_number("saturation", saturation)
         super().__init__(saturation=saturation)
         self.saturation = saturation
 
@@ -205,6 +210,7 @@ class HueJitterAug(Augmenter):
     """
 
     def __init__(self, hue: float) -> None:
+        check_number("hue", hue)
         super().__init__(hue=hue)
         self.hue = hue
         self.tyiq = np.array(
@@ -379,7 +385,10 @@ def CreateAugmenter(
     augs: list[Augmenter] = []
     if resize > 0:
         augs.append(ResizeAug(resize, inter_method))
-    size = (data_shape[2], data_shape[1])
+    shape = whole_numbers(data_shape, "data_shape")
+    if len(shape) != 3:
+        raise ValueError(f"invalid data_shape {shape}: expected (channels, height, width)")
+    size = (shape[2], shape[1])
     if rand_resize:
         if not rand_crop:
             raise ValueError("invalid rand_crop False: expected True with rand_resize")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..base import MXNetError, file_error
+from .._numbers import check_number
+from ..base import MXNetError, file_error, shown
 from ..ndarray import NDArray, array
 from ..ndarray._register import call
 
@@ -71,7 +72,11 @@ def _as_bytes(buf: Any) -> np.ndarray:
         if buf.dtype != np.uint8:
             raise ValueError(f"invalid dtype {buf.dtype} of buf: expected uint8")
         return np.ascontiguousarray(buf).reshape(-1)
-    return np.frombuffer(buf, np.uint8)
+    try:
+        return np.frombuffer(buf, np.uint8)
+    except TypeError:
+        expected = "the bytes of a file"
+        raise TypeError(f"imdecode: invalid buf {shown(buf)}: expected {expected}") from None
 
 
 def imread(
@@ -112,7 +117,10 @@ def imresize(src: NDArray, w: int, h: int, interp: int = 1, out: NDArray | None 
     >>> mx.image.imresize(mx.nd.ones((4, 6, 3), dtype="uint8"), 3, 2).shape
     (2, 3, 3)
     """
-    return call("_cvimresize", src, w=int(w), h=int(h), interp=int(interp), out=out)
+    numbers = {"w": w, "h": h, "interp": interp}
+    for name, value in numbers.items():
+        check_number(name, value, "imresize: ")
+    return call("_cvimresize", src, **{name: int(n) for name, n in numbers.items()}, out=out)
 
 
 def copyMakeBorder(src: NDArray, *args: Any, **kwargs: Any) -> NDArray:
@@ -152,7 +160,10 @@ def scale_down(src_size: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
     >>> mx.image.scale_down((640, 480), (720, 120))
     (640, 106)
     """
-    w, h = float(size[0]), float(size[1])
+    try:
+        w, h = float(size[0]), float(size[1])
+    except (TypeError, ValueError, IndexError):
+        raise TypeError(f"invalid size {shown(size)}: expected (width, height)") from None
     sw, sh = src_size
     if sh < h:
         w, h = w * sh / h, sh
@@ -163,6 +174,7 @@ def scale_down(src_size: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
 
 def resize_short(src: NDArray, size: int, interp: int = 2) -> NDArray:
     """Resizes the shorter edge to `size`; the ratio of the edges stays."""
+    check_number("size", size, "resize_short: ")
     h, w, _ = src.shape
     if h > w:
         new_h, new_w = size * h // w, size
@@ -273,12 +285,16 @@ def random_size_crop(
 def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
     """``(src - mean) / std``; neither is applied where it is None."""
     if mean is not None:
-        src = src - _operand(mean)
-    return src if std is None else src / _operand(std)
+        src = src - _operand("mean", mean)
+    return src if std is None else src / _operand("std", std)
 
 
-def _operand(value: Any) -> Any:
-    return array(value) if isinstance(value, (np.ndarray, list, tuple)) else value
+def _operand(name: str, value: Any) -> Any:
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return array(value)
+    if not isinstance(value, NDArray):
+        check_number(name, value, "color_normalize: ")
+    return value
 
 
 def imrotate(

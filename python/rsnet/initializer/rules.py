@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import random
+from .._numbers import check_number
 from ..ndarray import NDArray, array
 from .base import Initializer, bilinear, register
 
@@ -57,6 +58,7 @@ class Uniform(Initializer):
     """Uniform on [-scale, scale)."""
 
     def __init__(self, scale: float = 0.07) -> None:
+        check_number("scale", scale)
         super().__init__(scale=scale)
         self.scale = scale
 
@@ -69,6 +71,7 @@ class Normal(Initializer):
     """Normal with mean 0 and standard deviation `sigma`."""
 
     def __init__(self, sigma: float = 0.01) -> None:
+        check_number("sigma", sigma)
         super().__init__(sigma=sigma)
         self.sigma = sigma
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._numbers import whole_numbers
 from ..base import shown
 from ..ndarray import NDArray
 
@@ -27,7 +28,7 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
         dtype: Any = np.float32,
         layout: str | None = "NCHW",
     ) -> DataDesc:
-        desc = super().__new__(cls, name, tuple(shape))
+        desc = super().__new__(cls, name, whole_numbers(shape, f"shape of {shown(name)}"))
         desc.dtype = dtype
         desc.layout = layout
         return desc
@@ -38,6 +39,8 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
         """Index of the axis N; 0 if there is no layout."""
+        if layout is not None and not isinstance(layout, str):
+            raise TypeError(f"invalid layout {shown(layout)}: expected a text, such as 'NCHW'")
         return 0 if layout is None else layout.find("N")
 
     @staticmethod

@@ -77,6 +77,9 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     ValueError
         If not.
     """
+    for name, given in (("labels", labels), ("preds", preds)):
+        if not hasattr(given, "__len__"):
+            raise TypeError(f"invalid {name} {shown(given)}: expected arrays")
     mine = labels.shape if shape else len(labels)
     theirs = preds.shape if shape else len(preds)
     if mine == 0 and theirs and not shape:
@@ -296,6 +299,8 @@ class CompositeEvalMetric(EvalMetric):
 
     def get_metric(self, index: int) -> EvalMetric:
         """Metric number `index`."""
+        if not -len(self.metrics) <= index < len(self.metrics):
+            raise IndexError(f"invalid index {index}: expected less than {len(self.metrics)}")
         return self.metrics[index]
 
     def update(self, labels: Any, preds: Any) -> None:

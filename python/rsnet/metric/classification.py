@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy
 
+from .._numbers import check_number, integer
 from .base import PairMetric, ScoreOfBatches, check_label_shapes, checked_average, register
 
 __all__ = [
@@ -74,7 +75,7 @@ class TopKAccuracy(PairMetric):
         output_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> None:
-        if top_k <= 1:
+        if integer("top_k", top_k) <= 1:
             raise ValueError(f"invalid top_k {top_k}: expected more than 1 (use Accuracy)")
         self.top_k = top_k
         super().__init__(
@@ -105,6 +106,7 @@ class CrossEntropy(PairMetric):
         output_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> None:
+        check_number("eps", eps)
         self.eps = eps
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
 

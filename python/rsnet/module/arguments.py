@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,9 @@ def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool)
 
 def as_descs(shapes: Any) -> list[DataDesc]:
     """Descriptions of arrays from `DataDesc`s or (name, shape) pairs."""
+    if not isinstance(shapes, Iterable):
+        expected = "a list of DataDescs, or of pairs of name and shape"
+        raise TypeError(f"invalid shapes {shown(shapes)}: expected {expected}")
     found = []
     for item in shapes:
         if isinstance(item, DataDesc):
@@ -120,7 +123,7 @@ def as_descs(shapes: Any) -> list[DataDesc]:
             found.append(DataDesc(*item))
         else:
             raise TypeError(
-                f"invalid shape {item!r}: expected a DataDesc or a pair of name and shape"
+                f"invalid shape {shown(item)}: expected a DataDesc or a pair of name and shape"
             )
     return found
 

@@ -38,7 +38,8 @@ def split_batch(batch_size: int, work_load_list: Sequence[float]) -> list[slice]
     slices = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
     if any(s.start >= s.stop for s in slices):
         raise ValueError(
-            f"Too many slices. Some splits are empty: {batch_size} rows for {len(slices)} devices"
+            f"Too many slices. Some splits are empty: {batch_size} rows for {len(slices)} devices, "
+            "expected at least one for each"
         )
     return slices
 

@@ -144,7 +144,10 @@ class BucketingModule(BaseModule):
         `memory_limit`.
         """
         if shared_module is not None:
-            raise AssertionError("shared_module for BucketingModule is not supported")
+            raise AssertionError(
+                "shared_module for BucketingModule is not supported: expected None (its buckets "
+                "share their memory)"
+            )
         if self._stays_bound(force_rebind):
             return
         if self.binded and self.params_initialized:

@@ -162,7 +162,8 @@ class FeedForward:
         extra = [n for n in (*self.arg_params, *(self.aux_params or {})) if n not in known]
         if extra and not self.allow_extra_params:
             raise ValueError(
-                f'Find name "{extra[0]}" that is not in the arguments '
+                f'Find name "{extra[0]}" that is not in the arguments: expected one of '
+                f"{', '.join(sorted(known))} "
                 "(allow_extra_params=True ignores it)"
             )
         module.init_params(None, *self._params(), allow_extra=self.allow_extra_params)

@@ -10,7 +10,7 @@ from .. import context as ctx
 from .. import initializer as init
 from .._checkpoint import load_checkpoint, save_checkpoint
 from .._warnings import warn
-from ..base import MXNetError, shown
+from ..base import MXNetError, listed, shown
 from ..io import DataDesc
 from ..kvstore.choice import choose_store
 from ..ndarray import NDArray
@@ -36,6 +36,8 @@ from .updates import (
 )
 
 __all__ = ["Module"]
+
+_NAMES = "a list of names"
 
 
 class Module(GroupModule):
@@ -104,10 +106,10 @@ class Module(GroupModule):
         if not hasattr(symbol, "list_arguments"):
             raise TypeError(f"invalid symbol {shown(symbol)}: expected a Symbol")
         self._symbol = symbol
-        self._data_names = list(data_names or [])
-        self._label_names = list(label_names or [])
-        self._state_names = list(state_names or [])
-        self._fixed_param_names = list(fixed_param_names or [])
+        self._data_names = listed(data_names or [], "data_names", _NAMES)
+        self._label_names = listed(label_names or [], "label_names", _NAMES)
+        self._state_names = listed(state_names or [], "state_names", _NAMES)
+        self._fixed_param_names = listed(fixed_param_names or [], "fixed_param_names", _NAMES)
         check_input_names(symbol, self._data_names, "data", True)
         check_input_names(symbol, self._label_names, "label", False)
         check_input_names(symbol, self._state_names, "state", True)

@@ -153,7 +153,8 @@ class SequentialModule(BaseModule):
                 if name in owner:
                     raise AssertionError(
                         f'Duplicated parameter names: name "{name}" in layer {i} '
-                        f"({type(module).__name__}) is already used in layer {owner[name]}."
+                        f"({type(module).__name__}) is already used in layer {owner[name]}: "
+                        "expected symbols whose parameters have different names"
                     )
                 owner[name] = i
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from .._numbers import whole_numbers
+from .._numbers import integer, whole_numbers
 from ..base import MXNetError, numpy_dtype, refuse_keywords, shown
 from ..context import Context, as_context
 from ..util import is_np_shape
@@ -50,8 +50,6 @@ def _extents(shape: Any, zero_is_unknown: bool = False) -> tuple[int, ...]:
         )
     if any(d < 0 for d in extents):
         raise MXNetError(f"invalid shape {shown(extents)}: expected extents of at least 0")
-    if any(d >= 2**63 for d in extents):
-        raise MXNetError(f"invalid shape {shown(extents)}: expected extents of less than 2**63")
     return extents
 
 
@@ -77,7 +75,9 @@ def empty(
     (2, 3)
     """
     if stype not in (None, "default"):
-        raise NotImplementedError(f"storage type {stype!r} is not supported")
+        raise NotImplementedError(
+            f"storage type {shown(stype)} is not supported: expected 'default'"
+        )
     if ctx is not None:
         ctx = as_context(ctx)
     return _core.empty(_extents(shape), ctx, dtype)
@@ -340,6 +340,7 @@ def eye(
     """
     if kwargs:
         refuse_keywords("eye", kwargs, "N, M, k, ctx, dtype, out")
+    N, M, k = integer("N", N, least=0), integer("M", M, least=0), integer("k", k)
     if out is not None:
         out[:] = np.eye(N, M or N, k)
         return out
@@ -373,20 +374,18 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
     >>> nd.moveaxis(nd.ones((2, 3, 4)), 0, 2).shape
     (3, 4, 2)
     """
-    source = [source] if isinstance(source, int) else list(source)
-    destination = [destination] if isinstance(destination, int) else list(destination)
-    if len(source) != len(destination):
+    given = whole_numbers(source, "source"), whole_numbers(destination, "destination")
+    if len(given[0]) != len(given[1]):
         raise ValueError(
-            f"moveaxis: invalid destination {destination}: expected {len(source)} axes, as of "
-            "source"
+            f"moveaxis: invalid destination {shown(given[1])}: expected {len(given[0])} axes, as "
+            "of source"
         )
-    source = [axis_of(a, tensor.ndim) for a in source]
-    destination = [axis_of(a, tensor.ndim) for a in destination]
-    for name, places in (("source", source), ("destination", destination)):
+    sources, destinations = ([axis_of(a, tensor.ndim) for a in axes] for axes in given)
+    for name, places in (("source", sources), ("destination", destinations)):
         if len(set(places)) != len(places):
             raise ValueError(f"moveaxis: invalid {name} {places}: expected every axis once")
-    axes = [i for i in range(tensor.ndim) if i not in source]
-    for to, axis in sorted(zip(destination, source)):
+    axes = [i for i in range(tensor.ndim) if i not in sources]
+    for to, axis in sorted(zip(destinations, sources)):
         axes.insert(to, axis)
     return op.transpose(tensor, axes=tuple(axes))
 
@@ -408,7 +407,7 @@ def split_v2(
     if isinstance(indices_or_sections, int):
         cuts = {"indices": (), "sections": indices_or_sections}
     else:
-        cuts = {"indices": (0, *indices_or_sections)}
+        cuts = {"indices": (0, *whole_numbers(indices_or_sections, "indices_or_sections"))}
     params = {"axis": axis, "squeeze_axis": squeeze_axis, **cuts}
     return _core.invoke("_split_v2", [ary], list(params.items()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -211,7 +212,7 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
     if not codes and self.size != 1:
         raise ValueError(f"reshape: invalid shape (): expected one of {self.size} elements")
     target = reshape_codes(self.shape, codes, reverse)
-    if int(np.prod(target, dtype=np.int64)) != self.size:
+    if math.prod(target) != self.size:
         raise MXValueError(
             f"reshape: invalid shape {shown(codes)}: expected one of {self.size} elements"
         )
@@ -248,8 +249,7 @@ def _squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
     if axis is None:
         drop = [i for i, d in enumerate(self.shape) if d == 1]
     else:
-        axes = (axis,) if isinstance(axis, int) else axis
-        drop = [_indexing.axis_of(a, self.ndim) for a in axes]
+        drop = [_indexing.axis_of(a, self.ndim) for a in whole_numbers(axis, "axis")]
     if any(self.shape[a] != 1 for a in drop):
         raise ValueError(
             f"squeeze: invalid axes {tuple(drop)} of shape {self.shape}: expected extents of 1"
@@ -261,11 +261,12 @@ def _squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
 
 def _broadcast_to(self: NDArray, shape: Any) -> NDArray:
     """The array repeated along axes of extent 1 to `shape`."""
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = whole_numbers(shape, "shape")
     source = self.shape
     error = ValueError(
         f"operands could not be broadcast together with remapped shapes"
-        f"[original->remapped]: {source} and requested shape {shown(shape)}"
+        f"[original->remapped]: {source} and requested shape {shown(shape)}, "
+        "expected equal extents, or 1 in the former"
     )
     if len(shape) < len(source):
         raise error
@@ -288,7 +289,9 @@ def _broadcast_like(self: NDArray, other: NDArray) -> NDArray:
 def _tostype(self: NDArray, stype: str) -> NDArray:
     """The array itself: only dense storage is supported."""
     if stype != "default":
-        raise NotImplementedError(f"storage type {stype!r} is not supported")
+        raise NotImplementedError(
+            f"storage type {shown(stype)} is not supported: expected 'default'"
+        )
     return self
 
 
@@ -465,10 +468,11 @@ def fluent_names() -> list[str]:
 
 def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:
     """The array with permuted axes, reversed by default."""
-    axes = kwargs.pop("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    given = kwargs.pop("axes", axes[0] if len(axes) == 1 else axes)
     if kwargs:
         refuse_keywords("transpose", kwargs, "axes")
-    return op.transpose(self, axes=tuple(axes)) if axes else op.transpose(self)
+    order = () if given is None else whole_numbers(given, "axes")
+    return op.transpose(self, axes=order) if order else op.transpose(self)
 
 
 #: Attributes of PyTorch's arrays, for which `_pytorch_names` knows what they are here.

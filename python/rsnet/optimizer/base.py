@@ -114,6 +114,14 @@ class PerDevice:
             vars(optimizer)[self._name] = by_device[device_id]
 
 
+def _check_multipliers(what: str, given: Any) -> None:
+    """Raises a TypeError unless these are numbers by name or index."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"invalid {what} {shown(given)}: expected a dict of numbers")
+    for key, number in given.items():
+        check_number(f"{what}[{shown(key)}]", number)
+
+
 class Optimizer:
     """Base of all optimizers: rates, decays and update counts per parameter.
 
@@ -190,6 +198,9 @@ class Optimizer:
         self.multi_precision = multi_precision
         begin = integer("begin_num_update", begin_num_update, least=0)
         self.num_update = self.begin_num_update = begin
+        if param_idx2name is not None and not isinstance(param_idx2name, Mapping):
+            given = shown(param_idx2name)
+            raise TypeError(f"invalid param_idx2name {given}: expected a dict of names by index")
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
@@ -252,6 +263,7 @@ class Optimizer:
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
         """Multipliers of the rate by name or index, on top of the symbol's own."""
+        _check_multipliers("args_lr_mult", args_lr_mult)
         self.lr_mult = self._from_symbol("__lr_mult__") | args_lr_mult
 
     def set_lr_scale(self, args_lrscale: dict[Any, float]) -> None:
@@ -261,6 +273,7 @@ class Optimizer:
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Multipliers of the decay by name or index; biases and the like have 0 unless given."""
+        _check_multipliers("args_wd_mult", args_wd_mult)
         undecayed = {
             n: 0.0 for n in self.idx2name.values() if not n.endswith(("_weight", "_gamma"))
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import MXValueError
+from ..base import MXValueError, shown
 from ..ndarray import NDArray
 from .base import Optimizer, push_together
 from .states import loads
@@ -159,4 +159,6 @@ def get_updater(optimizer: Optimizer) -> Updater:
     >>> weight.asnumpy().tolist()
     [0.0, 1.0]
     """
+    if not hasattr(optimizer, "update_multi_precision"):
+        raise TypeError(f"invalid optimizer {shown(optimizer)}: expected an Optimizer")
     return Updater(optimizer)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._numbers import integer
-from ..base import shown
+from ..base import listed, shown
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray import NDArray, array
 
@@ -59,7 +59,7 @@ def encode_sentences(
     known = {invalid_key: invalid_label} if vocab is None else vocab
     taken, number = {invalid_label, *known.values()}, start_label
     encoded = []
-    for sentence in sentences:
+    for sentence in listed(sentences, "sentences", "a list of lists of words"):
         coded = []
         for word in sentence:
             if word not in known:

@@ -23,6 +23,7 @@ import numpy as np
 from .. import _core
 from .._fluent import add_fluent as _add_fluent
 from .._missing_operators import why_missing_in as _why_missing_in
+from .._numbers import whole_numbers as _whole_numbers
 from .._on_demand import import_on_demand as _import_on_demand
 from .._operators import registry as _registry
 from ..base import _Null  # noqa: F401  the default that signatures name
@@ -208,7 +209,7 @@ def split_v2(
     if isinstance(indices_or_sections, int):
         cuts = {"indices": (), "sections": indices_or_sections}
     else:
-        cuts = {"indices": (0, *indices_or_sections)}
+        cuts = {"indices": (0, *_whole_numbers(indices_or_sections, "indices_or_sections"))}
     params = {"axis": axis, "squeeze_axis": squeeze_axis, **cuts}
     return _create("_split_v2", "_split_v2", [ary], {}, params)
 
@@ -261,7 +262,9 @@ def _operand(function: str, numbers: Any, doc: str, example: str) -> Any:
             return _create(reverse, reverse.lower(), [right], {}, {"scalar": left}, name)
         if np.isscalar(left) and np.isscalar(right):
             return numbers(left, right)
-        raise TypeError(f"types ({type(left)}, {type(right)}) not supported")
+        raise TypeError(
+            f"types ({type(left)}, {type(right)}) not supported: expected Symbols or numbers"
+        )
 
     run.__name__ = run.__qualname__ = function
     run.__doc__ = f"""{doc} of symbols and numbers; two numbers give a number.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from .bind_arguments import (
     simple_reqs,
     warn_of_unknown,
 )
-from .infer import to_core_shape
+from .infer import check_shape, to_core_shape
 
 if TYPE_CHECKING:
     from ..plan import MemoryPlan
@@ -274,11 +274,7 @@ def _known_shapes(where: str, given: dict[str, Any]) -> dict[str, tuple[int, ...
     for name, shape in given.items():
         if shape is None:
             continue
-        is_list = isinstance(shape, (tuple, list))
-        if not is_list or not all(isinstance(d, SupportsIndex) for d in shape):
-            raise TypeError(
-                f"{where}: invalid shape {shown(shape)} of '{name}': expected a tuple of integers"
-            )
+        check_shape(where, name, shape)
         shapes[name] = tuple(shape)
     return shapes
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from .. import _core
 from .._exceptions import add_note
+from .._numbers import check_range, whole_numbers
 from .._operators import registry
 from .._warnings import warn
 from ..base import MXNetError, numpy_dtype, shown
@@ -27,6 +28,38 @@ def to_core_shape(shape: Any) -> tuple[int, ...] | None:
     if is_np_shape():
         return tuple(index(d) for d in shape)
     return tuple(index(d) or -1 for d in shape) or None
+
+
+def declared_shape(name: str, shape: Any) -> tuple[int | None, ...]:
+    """The shape that a variable declares; None is an unknown extent."""
+    listed = (
+        shape
+        if isinstance(shape, (tuple, list))
+        else whole_numbers(shape, f"shape of {shown(name)}")
+    )
+    if not all(d is None or isinstance(d, SupportsIndex) for d in listed):
+        expected = "an int or a tuple of ints"
+        raise TypeError(f"invalid shape of {shown(name)} {shown(shape)}: expected {expected}")
+    extents = tuple([None if d is None else index(d) for d in listed])
+    check_range(extents, f"shape of {shown(name)}")
+    return extents
+
+
+def check_shape(where: str, name: str, shape: Any, kinds: Any = (tuple, list)) -> None:
+    """Raises an error that names the function and the argument unless this is a shape.
+
+    Raises
+    ------
+    TypeError
+        Something else than integers in one of these kinds of sequences.
+    MXValueError
+        An extent of more than 64 bits.
+    """
+    if not isinstance(shape, kinds) or not all(isinstance(d, SupportsIndex) for d in shape):
+        raise TypeError(
+            f"{where}: invalid shape {shown(shape)} of '{name}': expected a tuple of integers"
+        )
+    check_range([index(d) for d in shape], f"shape of '{name}'", f"{where}: ")
 
 
 def from_core_shape(shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -144,8 +177,9 @@ class InferenceMethods:
     ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
-            if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
-                raise TypeError(f"invalid shape {shown(value)} of '{key}': expected a tuple")
+            if value is None and (args or is_np_shape()):
+                continue
+            check_shape("infer_shape", key, value, tuple)  # MXNet takes no list here
         known = [to_core_shape(v) for v in values]
         arguments, outputs, aux, complete = self._handle.infer_shape(names, known, is_np_shape())
         show = from_core_shape

@@ -21,7 +21,10 @@ def _binary(method: str, op: str, scalar_op: str) -> None:
             return _apply(op, [self, other])
         if isinstance(other, _NUMBERS):
             return _apply(scalar_op, [self], scalar=other)
-        raise TypeError(f"type {type(other).__name__} not supported by Symbol.{method}")
+        raise TypeError(
+            f"type {type(other).__name__} not supported by Symbol.{method}: expected a Symbol or a "
+            "number"
+        )
 
     run.__name__ = run.__qualname__ = method
     setattr(Symbol, method, run)

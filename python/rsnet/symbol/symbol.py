@@ -10,19 +10,24 @@ import builtins
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _core, attribute
-from .._numbers import whole_numbers
 from .._operators import registry
 from .._whole_files import replacing
-from ..base import MXNetError, NotImplementedForSymbol, file_error, numpy_dtype, shown
+from ..base import (
+    MXNetError,
+    NotImplementedForSymbol,
+    file_error,
+    listed,
+    numpy_dtype,
+    shown,
+)
 from ..util import is_np_shape
 from .bind import Binding
-from .infer import InferenceMethods
+from .infer import InferenceMethods, declared_shape
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 
@@ -165,6 +170,8 @@ class Symbol(InferenceMethods, Binding):
 
     def attr(self, key: str) -> str | None:
         """An attribute of the head node, or None."""
+        if not isinstance(key, str):
+            raise TypeError(f"invalid key {shown(key)}: expected a string")
         return self._handle.attr(key)
 
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
@@ -211,7 +218,9 @@ class Symbol(InferenceMethods, Binding):
         """
         handle = self._handle.atomic()
         if handle is None:
-            raise MXNetError(f"the symbol {self!r} is a variable: it has no operator")
+            raise MXNetError(
+                f"the symbol {self!r} is a variable: expected the output of an operator"
+            )
         return Symbol(handle)
 
     def as_nd_ndarray(self) -> Symbol:
@@ -362,7 +371,7 @@ def Variable(
                 f"variable '{name}': invalid attribute '{key}' {shown(value)}: expected a string"
             )
     if shape is not None:
-        attrs["__shape__"] = str(_declared_shape(name, shape))
+        attrs["__shape__"] = str(declared_shape(name, shape))
     if lr_mult is not None:
         attrs["__lr_mult__"] = str(lr_mult)
     if wd_mult is not None:
@@ -372,6 +381,11 @@ def Variable(
             _core.dtype_flag(numpy_dtype(dtype, f"dtype of {shown(name)}").name)
         )
     if init is not None:
+        if not isinstance(init, str) and not hasattr(init, "dumps"):
+            raise TypeError(
+                f"variable {shown(name)}: invalid init {shown(init)}: expected an Initializer, or "
+                "its dumps()"
+            )
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
         flags = {"default": 0, "row_sparse": 1, "csr": 2}
@@ -384,19 +398,6 @@ def Variable(
             )
         attrs[key] = str(value)
     return Symbol(_core.SymbolHandle.variable(name, attribute.current().get(attrs)))
-
-
-def _declared_shape(name: str, shape: Any) -> tuple[int | None, ...]:
-    """The shape that a variable declares; None is an unknown extent."""
-    listed = (
-        shape
-        if isinstance(shape, (tuple, list))
-        else whole_numbers(shape, f"shape of {shown(name)}")
-    )
-    if not all(d is None or isinstance(d, SupportsIndex) for d in listed):
-        expected = "an int or a tuple of ints"
-        raise TypeError(f"invalid shape of {shown(name)} {shown(shape)}: expected {expected}")
-    return tuple([None if d is None else index(d) for d in listed])
 
 
 var = Variable
@@ -416,10 +417,11 @@ def Group(symbols: Any) -> Symbol:
     >>> sym.Group([sym.Variable("a"), sym.Variable("b")]).list_outputs()
     ['a', 'b']
     """
-    symbols = list(symbols)
-    if not symbols or not all(isinstance(s, Symbol) for s in symbols):
-        raise TypeError(f"invalid symbols {symbols!r}: expected one Symbol at least, and no others")
-    return Symbol(_core.SymbolHandle.group([s._handle for s in symbols]))
+    expected = "one Symbol at least, and no others"
+    found = listed(symbols, "symbols", expected)
+    if not found or not all(isinstance(s, Symbol) for s in found):
+        raise TypeError(f"invalid symbols {shown(found)}: expected {expected}")
+    return Symbol(_core.SymbolHandle.group([s._handle for s in found]))
 
 
 def load_json(json_str: str, allow_unknown: bool = False) -> Any:

@@ -55,7 +55,10 @@ pub fn backward(
     if wanted {
         Ok(())
     } else {
-        Err(Error::value("There are no inputs in computation graph that require gradients."))
+        Err(Error::value(
+            "There are no inputs in computation graph that require gradients: expected an array \
+             with attach_grad()",
+        ))
     }
 }
 
@@ -73,7 +76,7 @@ pub fn grad(
         wanted.push(leaf.ok_or_else(|| {
             Error::value(format!(
                 "Cannot differentiate with respect to the {}-th variable because it does not \
-                 require gradient.",
+                 require gradient: expected attach_grad() before it is used",
                 i + 1
             ))
         })?);
@@ -87,7 +90,7 @@ pub fn grad(
         Some(_) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
         None => Err(Error::value(format!(
             "Cannot differentiate with respect to the {}-th variable because it is unreachable \
-             from the outputs.",
+             from the outputs: expected one that they are computed from",
             i + 1
         ))),
     };

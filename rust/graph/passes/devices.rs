@@ -57,8 +57,13 @@ pub fn of_group(node: &Node, groups: &BTreeMap<String, Context>) -> Result<Optio
     let group = node.dict.get("__ctx_group__").or_else(|| node.dict.get("ctx_group"));
     let find = |group: &String| {
         groups.get(group).copied().ok_or_else(|| {
-            Error::value(format!("The device assignment not found for group {group}"))
-                .at_node(node.op_name(), &node.name)
+            let known: Vec<&str> = groups.keys().map(String::as_str).collect();
+            Error::value(format!(
+                "The device assignment not found for group {group}: expected group2ctx to have it \
+                 (it has {})",
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            ))
+            .at_node(node.op_name(), &node.name)
         })
     };
     group.map(find).transpose()

@@ -179,7 +179,7 @@ fn with_inferred(extents: Vec<i64>, from: &Shape) -> Result<Shape> {
     let rest = Shape::new(&known).checked_size()? as i64;
     let fits = if open == 0 { rest == size } else { rest > 0 && size % rest == 0 };
     if !fits {
-        return Err(refused("it has another number of elements"));
+        return Err(refused("expected as many elements"));
     }
     Ok(extents.iter().map(|&d| if d == -1 { size / rest } else { d }).collect())
 }
@@ -202,7 +202,7 @@ fn coded(codes: &[i64], from: &Shape) -> Result<Vec<i64>> {
             }
             -2 => out.push(next(code)?),
             -3 if next(code)? == 1 => {}
-            -3 => return Err(refused(code, "drops an axis whose extent is not 1")),
+            -3 => return Err(refused(code, "drops an axis, expected one of extent 1")),
             -4 => {
                 while let Ok(extent) = next(code) {
                     out.push(extent);

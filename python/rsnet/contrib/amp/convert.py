@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ... import symbol as sym
+from ...base import numpy_dtype
 from ...ndarray import NDArray
 from . import lists
 
@@ -42,10 +41,12 @@ class Rules:
 
         Raises
         ------
+        TypeError
+            It is no dtype.
         ValueError
             The dtype is another one than float16, or an operator is in two lists.
         """
-        if np.dtype(target_dtype).name != _HALF:
+        if numpy_dtype(target_dtype, "target_dtype").name != _HALF:
             raise ValueError(f"invalid target_dtype '{target_dtype}': expected 'float16'")
         if conditional is None:
             conditional = lists.CONDITIONAL_FP32_FUNCS

@@ -323,6 +323,11 @@ def quantize_net(
     logger: Any = logging,
 ) -> Any:
     """`quantize_net_v2` with fewer parameters, in MXNet's older order."""
+    if calib_mode == "customize":
+        raise ValueError(
+            "invalid calib_mode 'customize': expected one of none, naive, entropy (quantize_net_v2 "
+            "takes the LayerOutputCollector of 'customize')"
+        )
     return quantize_net_v2(
         network,
         quantized_dtype=quantized_dtype,

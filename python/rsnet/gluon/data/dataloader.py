@@ -15,6 +15,7 @@ from ... import ndarray as nd
 from ..._daemon_threads import DaemonThreads
 from ..._mxnet_names import module_getattr
 from ..._numbers import check_number, integer
+from ...base import shown
 from ...ndarray import NDArray
 from ._workers import Workers, load_batch
 from .batchify import stacked
@@ -272,6 +273,11 @@ def _batches(
     if batch_size is None:
         raise ValueError("DataLoader: expected a batch_size or a batch_sampler")
     if sampler is None:
+        if not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"DataLoader: invalid dataset {shown(dataset)}: expected one with a length, or a "
+                "sampler"
+            )
         sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
     elif shuffle:
         raise ValueError("DataLoader: the sampler decides about the order: expected no shuffle")

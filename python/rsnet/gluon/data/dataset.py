@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..._mxnet_names import module_getattr
+from ...base import shown
 from ...ndarray import NDArray
 
 __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
@@ -84,6 +85,8 @@ class Dataset:
         lazy : bool
             Call it whenever a sample is asked for? If not, it is called for all, here and now.
         """
+        if not callable(fn):
+            raise TypeError(f"invalid fn {shown(fn)}: expected a function of a sample's fields")
         found = _LazyTransformDataset(self, fn)
         return found if lazy else SimpleDataset(list(found))
 
@@ -100,10 +103,16 @@ class _First:
         return (self._fn(x), *rest) if rest else self._fn(x)
 
 
+def _check_samples(name: str, data: Any) -> None:
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise TypeError(f"invalid {name} {shown(data)}: expected an array, a list or a Dataset")
+
+
 class SimpleDataset(Dataset):
     """A list, or anything else with numbers and a length, as a data set."""
 
     def __init__(self, data: Sequence[Any]) -> None:
+        _check_samples("data", data)
         self._data = data
 
     def __len__(self) -> int:
@@ -160,6 +169,8 @@ class ArrayDataset(Dataset):
     def __init__(self, *args: Any) -> None:
         if not args:
             raise AssertionError("ArrayDataset: expected one array at least")
+        for i, data in enumerate(args):
+            _check_samples(f"array {i}", data)
         self._length = len(args[0])
         self._data = []
         for i, data in enumerate(args):

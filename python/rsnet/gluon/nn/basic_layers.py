@@ -11,6 +11,7 @@ from typing import Any
 
 from ... import ndarray as nd
 from ... import symbol as sym
+from ..._numbers import integer
 from ...base import shown
 from ..block import Block
 from ..hybrid_block import HybridBlock
@@ -169,7 +170,7 @@ class Dense(HybridBlock):
     ) -> None:
         super().__init__(**kwargs)
         self._flatten = flatten
-        self._units = units
+        self._units = units = integer("units", units, least=1)
         self._in_units = in_units
         with self.name_scope():
             self.weight: Any = self.params.get(

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ..._numbers import whole_numbers
+from ...base import shown
+
 __all__ = ["checked_layout", "per_axis"]
 
 
 def per_axis(value: Any, axes: int, what: str) -> tuple[int, ...]:
     """An int for every axis, from one int or as many as there are axes."""
-    found = (value,) * axes if isinstance(value, int) else tuple(value)
+    found = whole_numbers(value, what)
+    found = found * axes if isinstance(value, (int, np.integer)) else found
     if len(found) != axes:
-        raise AssertionError(f"invalid {what} {value!r}: expected an int or {axes} of them")
+        raise AssertionError(f"invalid {what} {shown(value)}: expected an int or {axes} of them")
     return found
 
 

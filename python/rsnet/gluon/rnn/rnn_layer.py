@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ndarray as nd
+from ..._numbers import integer
 from ..._packed_rnn import GATES, parts_in_order
 from ..hybrid_block import HybridBlock
 
@@ -44,6 +45,8 @@ class _Layer(HybridBlock):
         super().__init__(**kwargs)
         if layout not in ("TNC", "NTC"):
             raise AssertionError(f"invalid layout {layout!r}: expected 'TNC' or 'NTC'")
+        hidden_size = integer("hidden_size", hidden_size, least=1)
+        num_layers = integer("num_layers", num_layers, least=1)
         self._hidden_size = hidden_size
         self._projection_size = projection_size
         self._num_layers = num_layers

@@ -95,7 +95,11 @@ impl Reader<'_> {
                 self.at += 1;
             }
             n if n > 0 => self.out.push(n),
-            code => return Err(self.refused(format!("{code} is no code"))),
+            code => {
+                return Err(self.refused(format!(
+                    "{code} is no code, expected one of -4 to -1, or an extent"
+                )));
+            }
         }
         self.at += 1;
         Ok(())
@@ -116,7 +120,9 @@ impl Reader<'_> {
             pair => pair,
         };
         if d >= 0 && (a < 0 || a.saturating_mul(b) != d) {
-            return Err(self.refused(format!("an axis of {d} cannot be split into {a} and {b}")));
+            return Err(self.refused(format!(
+                "an axis of {d} cannot be split into {a} and {b}, expected its factors"
+            )));
         }
         self.out.extend([a, b]);
         self.at += 1;
@@ -158,7 +164,7 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
     }
     if shape.checked_size()? as i64 != size {
         return Err(Error::value(format!(
-            "Cannot reshape array of size {size} into shape {shape}"
+            "Cannot reshape array of size {size} into shape {shape}: expected as many elements"
         )));
     }
     Ok(shape)

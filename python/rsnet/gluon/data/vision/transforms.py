@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .... import ndarray as nd
+from ....base import listed, shown
 from ....image.functions import scale_down
 from ...block import Block
 from ...hybrid_block import HybridBlock
@@ -84,7 +85,9 @@ class Compose(Sequential):
                 self.add(together)
             hybrid.clear()
 
-        for transform in transforms:
+        for transform in listed(transforms, "transforms", "a list of transforms"):
+            if not callable(transform):
+                raise TypeError(f"invalid transform {shown(transform)}: expected a callable")
             if isinstance(transform, HybridBlock):
                 hybrid.append(transform)
                 continue
@@ -235,7 +238,10 @@ class RandomRotation(Block):
 
 def _pair(size: Any) -> tuple[int, int]:
     """Width and height."""
-    pair = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+    try:
+        pair = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+    except (TypeError, ValueError, IndexError):
+        raise TypeError(f"invalid size {shown(size)}: expected an int or (width, height)") from None
     if min(pair) < 1:
         raise ValueError(f"invalid size {size}: expected at least 1")
     return pair
