@@ -56,22 +56,36 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
     n: usize,
     f: impl Fn([T; N]) -> T,
 ) {
-    let whole = n / BLOCK * BLOCK;
-    // SAFETY: all offsets are below `n`; each block is read before it is written.
-    unsafe {
-        for start in (0..whole).step_by(BLOCK).map(opaque) {
-            let mut block = [[T::zero(); BLOCK]; N];
+    for start in (0..n).step_by(BLOCK).map(opaque) {
+        let mut block = [[T::zero(); BLOCK]; N];
+        let count = BLOCK.min(n - start);
+        // SAFETY: all offsets are below `n`; each block is read before it is written.
+        unsafe {
             for (b, p) in block.iter_mut().zip(inputs) {
-                std::ptr::copy_nonoverlapping(p.add(start), b.as_mut_ptr(), BLOCK);
+                copy_block(p.add(start), b.as_mut_ptr(), count);
             }
+            // One place where `f` is called, the last block's as well, so that it is inlined.
             let mut result = [T::zero(); BLOCK];
             for (i, r) in result.iter_mut().enumerate() {
                 *r = f(std::array::from_fn(|k| block[k][i]));
             }
-            std::ptr::copy_nonoverlapping(result.as_ptr(), out.add(start), BLOCK);
+            copy_block(result.as_ptr(), out.add(start), count);
         }
-        for i in whole..n {
-            *out.add(i) = f(std::array::from_fn(|k| *inputs[k].add(i)));
+    }
+}
+
+/// Copies a block or a part of one.
+///
+/// # Safety
+/// Both hold `count` elements and are apart.
+#[inline(always)]
+unsafe fn copy_block<T: Copy>(from: *const T, to: *mut T, count: usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if count == BLOCK {
+            std::ptr::copy_nonoverlapping(from, to, BLOCK);
+        } else {
+            std::ptr::copy_nonoverlapping(from, to, count);
         }
     }
 }
