@@ -210,8 +210,7 @@ crate::simd! {
             let mut top_row = None;
             // SAFETY: promised by the caller; the scratch has room for whole blocks.
             unsafe {
-                for k in 0..pool.kernel[0] * pool.kernel[1] {
-                    let Some(row) = pool.row(place, k) else { continue };
+                for row in pool.rows(place) {
                     for next in read..=row {
                         let to = image.add(next % open * lay.size());
                         lay.extend(x.add(next * lay.width), to);
