@@ -178,14 +178,16 @@ mod tests {
     proptest! {
         #[test]
         fn sums_match_naive(
-            count in 1usize..40, runs in 0usize..90, length in 0usize..300, kind in 0usize..4, seed: u64,
+            count in 1usize..40, runs in 0usize..90, length in 0usize..300,
+            kind in 0usize..4, seed: u64,
         ) {
             let dtype = [DType::F32, DType::F64, DType::F16, DType::I32][kind];
-            let places: Vec<usize> =
-                noise(runs, seed).iter().map(|v| (v.abs() * count as f64) as usize % count).collect();
+            let place = |v: &f64| (v.abs() * count as f64) as usize % count;
+            let places: Vec<usize> = noise(runs, seed).iter().map(place).collect();
             // Multiples of 1/8, whose sums every dtype but int32 has, and those are cut off before.
             let from = Tensor::noise(&[runs as i64, length as i64], seed ^ 1);
-            let eighths: Vec<f64> = from.values().iter().map(|v| (v * 16.0).round() / 8.0).collect();
+            let eighth = |v: &f64| (v * 16.0).round() / 8.0;
+            let eighths: Vec<f64> = from.values().iter().map(eighth).collect();
             let from = Tensor::of(&[runs as i64, length as i64], &eighths).cast(dtype);
             let (terms, mut want) = (from.values(), vec![0.0; count * length]);
             for (run, place) in places.iter().enumerate() {
