@@ -64,7 +64,8 @@ crate::simd! {
         row.fill(least);
         for at in 0..out_d * out_h {
             row[inside.clone()].fill(least);
-            for from in pool.rows((at / out_h, at % out_h)) {
+            for k in 0..pool.kernel[0] * pool.kernel[1] {
+                let Some(from) = pool.row((at / out_h, at % out_h), k) else { continue };
                 // SAFETY: the plane has this row.
                 unsafe { raise(&mut row[inside.clone()], x.add(from * width), 1) };
             }

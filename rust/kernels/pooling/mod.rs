@@ -182,12 +182,15 @@ impl Pool {
         T::from_f64((self.extent(0, d).1 * self.extent(1, h).1) as f64)
     }
 
-    /// The rows of the input that the windows of output row `(d, h)` read, counted over both axes.
+    /// The input row that row `k` of the windows of output row `(d, h)` reads, if it is inside;
+    /// rows of windows and of the input are counted over both axes.
     #[inline(always)]
-    pub(super) fn rows(&self, (d, h): (usize, usize)) -> impl Iterator<Item = usize> {
-        let [layers, rows] = [(0, d), (1, h)].map(|(axis, at)| self.extent(axis, at).0);
-        let high = self.input[1];
-        layers.flat_map(move |layer| rows.clone().map(move |row| layer * high + row))
+    pub(super) fn row(&self, (d, h): (usize, usize), k: usize) -> Option<usize> {
+        let source = |a: usize, at: usize, k: usize| {
+            (at * self.stride[a] + k).checked_sub(self.pad[a]).filter(|&i| i < self.input[a])
+        };
+        let (d, h) = (source(0, d, k / self.kernel[1])?, source(1, h, k % self.kernel[1])?);
+        Some(d * self.input[1] + h)
     }
 
     /// Calls `f` on every plane, side by side.

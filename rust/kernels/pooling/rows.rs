@@ -137,7 +137,8 @@ crate::simd! {
         for at in 0..out_d * out_h {
             let place = (at / out_h, at % out_h);
             rows.clear();
-            for row in pool.rows(place) {
+            for k in 0..pool.kernel[0] * pool.kernel[1] {
+                let Some(row) = pool.row(place, k) else { continue };
                 // SAFETY: the plane has this row.
                 rows.push(unsafe { x.add(row * lay.width) });
             }

@@ -210,7 +210,8 @@ crate::simd! {
             let mut top_row = None;
             // SAFETY: promised by the caller; the scratch has room for whole blocks.
             unsafe {
-                for row in pool.rows(place) {
+                for k in 0..pool.kernel[0] * pool.kernel[1] {
+                    let Some(row) = pool.row(place, k) else { continue };
                     for next in read..=row {
                         let to = image.add(next % open * lay.size());
                         lay.extend(x.add(next * lay.width), to);
