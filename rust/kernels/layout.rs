@@ -1,5 +1,6 @@
 //! Moving elements without changing them: strided copies between arrays of any dtype.
 
+use super::arch::channels;
 use super::arch::transpose::{SIDE_4, SIDE_8, squares_4, squares_8};
 use super::gemm::Mat;
 use super::parallel::{Shared, parallel_for};
@@ -150,11 +151,17 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
         return;
     }
     let (src, dst) = (Shared(from.ptr().cast::<T>()), Shared(to.ptr().cast::<T>()));
-    if let Some((outer, [rows, columns])) = transposed(from, to) {
-        // SAFETY: the offsets are those of the views; tiles of the output are disjoint.
-        return unsafe { transpose_tiles(src, dst, &outer, rows, columns) };
+    let axes = SignedWalk::axes(dims, from.strides(), to.strides());
+    if let Some((outer, plane)) = transposed(&axes) {
+        // SAFETY: the offsets are those of the views; parts of the output are disjoint.
+        return unsafe {
+            match plane.pixels() {
+                Some(pixels) => move_pixels(src, dst, &outer, &plane, pixels),
+                None => transpose_tiles(src, dst, &outer, &plane),
+            }
+        };
     }
-    let walk = SignedWalk::new(dims, from.strides(), to.strides());
+    let walk = SignedWalk::new(axes);
     if walk.row > 2 * PIECE {
         return copy_pieces(&walk, src, dst);
     }
@@ -178,26 +185,83 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
     });
 }
 
-/// An outer walk and the two inner axes (extent, stride in, stride out) if they are a
-/// transposition.
-type Plane = [(usize, isize, isize); 2];
+/// The two axes of a transposition: extents, and the steps of source and destination.
+struct Plane {
+    /// Contiguous in the source.
+    source: Axis,
+    /// Contiguous in the destination.
+    destination: Axis,
+}
+
+/// Where a few channels stand side by side, in pixels that follow one another, and how many.
+#[derive(Clone, Copy)]
+enum Pixels {
+    Read(usize),
+    Written(usize),
+}
+
+impl Plane {
+    /// The pixels, if one side consists of them.
+    fn pixels(&self) -> Option<Pixels> {
+        let ((n, [_, n_out]), (m, [m_in, _])) = (self.source, self.destination);
+        let few = |extent: usize, step| extent <= channels::MOST && extent as isize == step;
+        match () {
+            _ if few(m, n_out) => Some(Pixels::Written(m)),
+            _ if few(n, m_in) => Some(Pixels::Read(n)),
+            _ => None,
+        }
+    }
+}
 
 /// The two axes by which source and destination are contiguous, if they differ, and the walk over
 /// the rest.
-fn transposed(from: &View, to: &View) -> Option<(SignedWalk, Plane)> {
-    let dims = from.dims();
-    let unit = |strides: &[i64]| (0..dims.len()).find(|&i| strides[i] == 1 && dims[i] > 1);
-    let (i, o) = (unit(from.strides())?, unit(to.strides())?);
-    if i == o || dims[i] < 4 || dims[o] < 4 {
+fn transposed(axes: &[Axis]) -> Option<(SignedWalk, Plane)> {
+    let unit = |k: usize| axes.iter().position(|axis| axis.1[k] == 1);
+    let (i, o) = (unit(0)?, unit(1)?);
+    let plane = Plane { source: axes[i], destination: axes[o] };
+    if i == o || (axes[i].0.min(axes[o].0) < 4 && plane.pixels().is_none()) {
         return None;
     }
-    let axis = |k: usize| (dims[k] as usize, from.strides()[k] as isize, to.strides()[k] as isize);
-    let rest = |v: &[i64]| -> Vec<i64> {
-        (0..v.len()).filter(|k| *k != i && *k != o).map(|k| v[k]).collect()
+    let rest = axes.iter().enumerate().filter(|(k, _)| *k != i && *k != o);
+    let axes = rest.map(|(_, axis)| *axis).collect();
+    Some((SignedWalk { axes, row: 1, steps: [1, 1] }, plane))
+}
+
+/// Copies channels to pixels, or back.
+///
+/// # Safety
+/// As [`transpose_tiles`]; the plane has these pixels.
+unsafe fn move_pixels<T: Copy + Send + Sync>(
+    src: Shared<T>,
+    dst: Shared<T>,
+    outer: &SignedWalk,
+    plane: &Plane,
+    pixels: Pixels,
+) {
+    let (deep, count, [from_step, to_step]) = match pixels {
+        Pixels::Read(deep) => (deep, plane.destination.0, [deep as isize, 1]),
+        Pixels::Written(deep) => (deep, plane.source.0, [1, deep as isize]),
     };
-    let mut outer = SignedWalk::new(&[], &[], &[]);
-    outer.axes = SignedWalk::axes(&rest(dims), &rest(from.strides()), &rest(to.strides()));
-    Some((outer, [axis(i), axis(o)]))
+    let piece = PIECE / deep;
+    let pieces = count.div_ceil(piece);
+    parallel_for(outer.rows() * pieces, (piece / count).max(1), |range| {
+        for task in range {
+            let [a, b] = outer.offsets(task / pieces);
+            let first = task % pieces * piece;
+            let n = piece.min(count - first);
+            // SAFETY: the pixels lie inside of both views; tasks have pixels of their own.
+            unsafe {
+                let from = src.ptr().offset(a + first as isize * from_step);
+                let to = dst.ptr().offset(b + first as isize * to_step);
+                match pixels {
+                    Pixels::Read(_) => channels::part(deep, from, (to, plane.source.1[1]), n),
+                    Pixels::Written(_) => {
+                        channels::weave(deep, (from, plane.destination.1[0]), to, n);
+                    }
+                }
+            }
+        }
+    });
 }
 
 /// Transposes matrices tile by tile.
@@ -208,10 +272,10 @@ unsafe fn transpose_tiles<T: Copy + Send + Sync>(
     src: Shared<T>,
     dst: Shared<T>,
     outer: &SignedWalk,
-    (n, _, n_out): (usize, isize, isize),
-    (m, m_in, _): (usize, isize, isize),
+    plane: &Plane,
 ) {
     // `n` runs along the source, `m` along the destination.
+    let ((n, [_, n_out]), (m, [m_in, _])) = (plane.source, plane.destination);
     let strips = m.div_ceil(TILE);
     let grain = ((1 << 14) / (n * TILE)).max(1);
     parallel_for(outer.rows() * strips, grain, |range| {
@@ -279,16 +343,20 @@ unsafe fn transpose<T: Copy>(
     }
 }
 
+/// An axis of two operands: its extent, and the step of each.
+type Axis = (usize, [isize; 2]);
+
 /// A walk of two operands whose strides may be negative or larger than one.
 struct SignedWalk {
-    axes: Vec<(usize, [isize; 2])>,
+    axes: Vec<Axis>,
     row: usize,
     steps: [isize; 2],
 }
 
 impl SignedWalk {
-    fn axes(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<(usize, [isize; 2])> {
-        let mut axes: Vec<(usize, [isize; 2])> = Vec::new();
+    /// Axes of more than one element, merged where both operands allow it.
+    fn axes(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<Axis> {
+        let mut axes: Vec<Axis> = Vec::new();
         for (i, &d) in dims.iter().enumerate() {
             let step = [from[i] as isize, to[i] as isize];
             match axes.last_mut() {
@@ -303,8 +371,8 @@ impl SignedWalk {
         axes
     }
 
-    fn new(dims: &[i64], from: &[i64], to: &[i64]) -> Self {
-        let mut axes = Self::axes(dims, from, to);
+    /// The walk whose rows are the last axis.
+    fn new(mut axes: Vec<Axis>) -> Self {
         let (row, steps) = axes.pop().unwrap_or((1, [1, 1]));
         SignedWalk { axes, row, steps }
     }

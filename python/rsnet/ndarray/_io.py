@@ -7,6 +7,7 @@ written, or V3.
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import os
@@ -26,15 +27,28 @@ __all__ = ["imdecode", "load", "load_frombuffer", "save"]
 _FILE = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+_ELEMENTS = "data of shape {} {}"
+_ITEM_BYTES = {name: np.dtype(name).itemsize for name in _DTYPES}
+_FLAGS = {np.dtype(name).type: flag for flag, name in enumerate(_DTYPES)}
+
+#: Numbers as they stand in files.
+_UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
+_TWO_INT32, _TWO_UINT64 = struct.Struct("<2i"), struct.Struct("<2Q")
+#: Version, storage type and rank.
+_START = struct.Struct("<Iii")
+
+
+@functools.cache
+def _rest_of_head(ndim: int, form: str) -> struct.Struct:
+    """What follows the rank in a record: extents of a form, the context, the dtype."""
+    return struct.Struct(f"<{ndim}{form}3i")
 
 
 def _head(array: NDArray, version: int) -> bytes:
     """What stands before the elements of an array in a record."""
-    ctx = array.context
-    head = struct.pack("<Iii", version, 0, array.ndim)
-    head += struct.pack(f"<{array.ndim}q", *array.shape)
-    dtype = _DTYPES.index(np.dtype(array.dtype).name)
-    return head + struct.pack("<iii", ctx.device_typeid, ctx.device_id, dtype)
+    ctx, ndim = array.context, array.ndim
+    numbers = (*array.shape, ctx.device_typeid, ctx.device_id, _FLAGS[array.dtype])
+    return _START.pack(version, 0, ndim) + _rest_of_head(ndim, "q").pack(*numbers)
 
 
 def _record(array: NDArray, version: int) -> bytes:
@@ -61,62 +75,57 @@ class _Reader:
     def fail(self, what: str) -> MXNetError:
         return MXNetError(f"Invalid NDArray file format: {self.name}, at byte {self.at}: {what}")
 
-    def check(self, count: int, what: str) -> None:
-        """An error unless so many bytes are left."""
-        if count < 0 or self.at + count > self.size:
-            left = self.size - self.at
-            raise self.fail(f"{what}: expected {count} bytes, {left} are left")
+    def short(self, count: int, what: str, *details: Any) -> MXNetError:
+        """The error of a buffer that has not so many bytes left."""
+        left = self.size - self.at
+        return self.fail(f"{what.format(*details)}: expected {count} bytes, {left} are left")
 
-    def take(self, count: int, what: str) -> Any:
-        self.check(count, what)
+    def take(self, count: int, what: str, *details: Any) -> Any:
+        """Takes bytes; `what` they are is put together with the details for an error only."""
+        if not 0 <= count <= self.size - self.at:
+            raise self.short(count, what, *details)
         piece = self.data[self.at : self.at + count]
         self.at += count
         return piece
 
     def array(self, shape: tuple[int, ...], dtype: str) -> NDArray:
         """Takes the elements of an array."""
-        data = self.take(_bytes_of(shape, dtype), f"data of shape {shape} {dtype}")
+        data = self.take(math.prod(shape) * _ITEM_BYTES[dtype], _ELEMENTS, shape, dtype)
         return _core.copy_numpy(np.frombuffer(data, dtype).reshape(shape))
 
-    def numbers(self, form: str, count: int, what: str) -> tuple[Any, ...]:
-        return struct.unpack(f"<{count}{form}", self.take(count * struct.calcsize(form), what))
+    def numbers(self, form: struct.Struct, what: str) -> tuple[Any, ...]:
+        return form.unpack(self.take(form.size, what))
 
-    def number(self, form: str, what: str) -> int:
-        return int(self.numbers(form, 1, what)[0])
-
-    def shape(self, ndim: int, form: str) -> tuple[int, ...]:
-        if not 0 <= ndim <= 32:
-            raise self.fail(f"invalid number of axes {ndim}: expected 0 to 32")
-        shape = self.numbers(form, ndim, "shape")
-        if any(d < 0 for d in shape):
-            raise self.fail(f"invalid shape {shape}: expected extents of at least 0")
-        return shape
+    def number(self, form: struct.Struct, what: str) -> int:
+        number: int = form.unpack(self.take(form.size, what))[0]
+        return number
 
     def record(self, anywhere: bool = False) -> NDArray | None:
         """One array of any version; None for a record without array.
 
         What 0 and () mean in files depends on `np_shape`, unless they are read `anywhere`.
         """
-        magic = self.number("I", "record")
+        magic = self.number(_UINT32, "record")
         if not anywhere and (magic == _V3) != is_np_shape():
             wanted = "within np_shape" if magic == _V3 else "without np_shape"
             raise self.fail(f"invalid version {magic:#x} of an array: expected to load it {wanted}")
+        form = "q"
         if magic in (_V2, _V3):
-            stype = self.number("i", "storage type")
+            stype, ndim = self.numbers(_TWO_INT32, "storage type and rank")
             if stype != 0:
                 raise self.fail(f"storage type {stype} is sparse, which is not supported")
-            shape = self.shape(self.number("i", "rank"), "q")
-            none = magic == _V2 and not shape
         elif magic == _V1:
-            shape = self.shape(self.number("I", "rank"), "q")
-            none = not shape
+            ndim = self.number(_UINT32, "rank")
         else:  # V0 has no magic: this is the rank
-            shape = self.shape(magic, "I")
-            none = not shape
-        if none:
+            ndim, form = magic, "I"
+        if not 0 <= ndim <= 32:
+            raise self.fail(f"invalid number of axes {ndim}: expected 0 to 32")
+        if ndim == 0 and magic != _V3:
             return None
-        self.numbers("i", 2, "context")
-        flag = self.number("i", "dtype")
+        *extents, _, _, flag = self.numbers(_rest_of_head(ndim, form), "shape, context and dtype")
+        shape = tuple(extents)
+        if shape and min(shape) < 0:
+            raise self.fail(f"invalid shape {shape}: expected extents of at least 0")
         if not 0 <= flag < len(_DTYPES):
             raise self.fail(f"invalid dtype flag {flag}: expected 0 to {len(_DTYPES) - 1}")
         return self.array(shape, _DTYPES[flag])
@@ -129,30 +138,31 @@ class _FileReader(_Reader):
         super().__init__(b"", name)
         self.file, self.size = file, size
 
-    def take(self, count: int, what: str) -> Any:
-        self.check(count, what)
+    def take(self, count: int, what: str, *details: Any) -> Any:
+        if not 0 <= count <= self.size - self.at:
+            raise self.short(count, what, *details)
         piece = self.file.read(count)
-        self.count(len(piece), count, what)
+        if len(piece) < count:
+            raise self.ended(len(piece), count, what, *details)
+        self.at += count
         return piece
 
     def array(self, shape: tuple[int, ...], dtype: str) -> NDArray:
-        count, what = _bytes_of(shape, dtype), f"data of shape {shape} {dtype}"
-        self.check(count, what)
+        count = math.prod(shape) * _ITEM_BYTES[dtype]
+        if count > self.size - self.at:
+            raise self.short(count, _ELEMENTS, shape, dtype)
         array = _core.empty(shape, dtype=dtype)
         if count:
-            values = _core.numpy_over(array, True).reshape(-1).view(np.uint8)
-            self.count(self.file.readinto(values.data), count, what)
+            got = self.file.readinto(_core.numpy_over(array, True).data)
+            if got < count:
+                raise self.ended(got, count, _ELEMENTS, shape, dtype)
+            self.at += count
         return array
 
-    def count(self, got: int, wanted: int, what: str) -> None:
-        """Counts bytes that were read; an error if the file has become shorter meanwhile."""
-        if got < wanted:
-            raise self.fail(f"{what}: expected {wanted} bytes, the file ended after {got}")
-        self.at += wanted
-
-
-def _bytes_of(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * np.dtype(dtype).itemsize
+    def ended(self, got: int, wanted: int, what: str, *details: Any) -> MXNetError:
+        """The error of a file that has become shorter while it was read."""
+        what = what.format(*details)
+        return self.fail(f"{what}: expected {wanted} bytes, the file ended after {got}")
 
 
 def save(fname: Any, data: Any) -> None:
@@ -254,23 +264,23 @@ def load_frombuffer(buf: Any) -> Any:
 
 
 def _parse(reader: _Reader) -> Any:
-    magic, _ = reader.numbers("Q", 2, "header")
+    magic, _ = reader.numbers(_TWO_UINT64, "header")
     if magic != _FILE:
         raise reader.fail(f"the file begins with {magic:#x}, expected {_FILE:#x}")
-    count = reader.number("Q", "number of arrays")
+    count = reader.number(_UINT64, "number of arrays")
     if count > reader.size:
         raise reader.fail(
             f"invalid number of arrays {count}: expected at most {reader.size}, as of bytes"
         )
     arrays = [reader.record() for _ in range(count)]
-    n_names = reader.number("Q", "number of names")
+    n_names = reader.number(_UINT64, "number of names")
     if n_names == 0:
         return arrays
     if n_names != count:
         raise reader.fail(f"invalid number of names {n_names}: expected {count}, as of arrays")
     names = []
     for _ in range(n_names):
-        text = bytes(reader.take(reader.number("Q", "name"), "name"))
+        text = bytes(reader.take(reader.number(_UINT64, "name"), "name"))
         try:
             names.append(text.decode())
         except UnicodeDecodeError as error:

@@ -4,6 +4,7 @@
 //! A loop is written once in plain Rust; [`simd!`](crate::simd) compiles it for the baseline, for
 //! AVX2 and for AVX-512, where the compiler vectorises it differently, and picks at run time.
 
+pub mod channels;
 pub mod pairs;
 pub mod transpose;
 

@@ -65,18 +65,17 @@ pub unsafe fn join<T: Copy>(even: *const T, odd: *const T, to: *mut T, n: usize)
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub mod x86 {
     use std::arch::x86_64::*;
 
-    /// Both directions for one size of elements.
+    /// Both directions for one size of elements, and the first for two registers.
     macro_rules! pairs {
-        ($split:ident, $join:ident, $elem:ty, $lanes:literal, $index:ty, $of_index:ident,
-         $load:ident, $store:ident, $permute:ident) => {
-            /// # Safety
-            /// As [`super::split`].
+        ($apart:ident, $split:ident, $join:ident, $elem:ty, $reg:ty, $lanes:literal, $index:ty,
+         $of_index:ident, $load:ident, $store:ident, $permute:ident) => {
+            /// The elements with even and with odd places of two registers.
             #[inline]
             #[target_feature(enable = "avx512f")]
-            pub unsafe fn $split(from: *const $elem, even: *mut $elem, odd: *mut $elem, n: usize) {
+            pub fn $apart(a: $reg, b: $reg) -> [$reg; 2] {
                 const EVEN: [$index; $lanes] = {
                     let (mut places, mut i) = ([0; $lanes], 0);
                     while i < $lanes {
@@ -93,13 +92,24 @@ mod x86 {
                     }
                     places
                 };
+                // SAFETY: the arrays are registers of places.
+                let (even, odd) =
+                    unsafe { ($of_index(EVEN.as_ptr().cast()), $of_index(ODD.as_ptr().cast())) };
+                [$permute(a, even, b), $permute(a, odd, b)]
+            }
+
+            /// # Safety
+            /// As [`super::split`].
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            pub unsafe fn $split(from: *const $elem, even: *mut $elem, odd: *mut $elem, n: usize) {
                 // SAFETY: promised by the caller.
                 unsafe {
-                    let places = [$of_index(EVEN.as_ptr().cast()), $of_index(ODD.as_ptr().cast())];
                     for i in (0..n).step_by($lanes) {
-                        let (a, b) = ($load(from.add(2 * i)), $load(from.add(2 * i + $lanes)));
-                        $store(even.add(i), $permute(a, places[0], b));
-                        $store(odd.add(i), $permute(a, places[1], b));
+                        let [a, b] =
+                            $apart($load(from.add(2 * i)), $load(from.add(2 * i + $lanes)));
+                        $store(even.add(i), a);
+                        $store(odd.add(i), b);
                     }
                 }
             }
@@ -140,9 +150,11 @@ mod x86 {
     }
 
     pairs!(
+        apart_4,
         split_4,
         join_4,
         f32,
+        __m512,
         16,
         i32,
         _mm512_loadu_si512,
@@ -151,9 +163,11 @@ mod x86 {
         _mm512_permutex2var_ps
     );
     pairs!(
+        apart_8,
         split_8,
         join_8,
         f64,
+        __m512d,
         8,
         i64,
         _mm512_loadu_si512,

@@ -1,14 +1,18 @@
 //! Pooling over one to three spatial axes: maximum, average, sum and p-norm of windows.
 
+mod lanes;
 mod phases;
+pub mod registers;
 mod rows;
 mod rows_back;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use super::arch::level;
 use super::pairwise::{LEAF, Pairwise, sum_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
+use super::scalar::Scalar;
 use super::scratch::with_scratch;
 use phases::LANES;
 use rows::{Greatest, Total, forward};
@@ -143,13 +147,18 @@ impl Pool {
         }
     }
 
+    /// Whether the elements of a window may be added one after the other.
+    fn adds_few(&self) -> bool {
+        self.kernel.iter().product::<usize>() <= LEAF
+    }
+
     /// Whether this is a maximum or a short sum over rows that are long enough.
     fn goes_by_rows(&self) -> bool {
         let suits = match self.kind {
             // Places are counted in 32 bits.
             PoolKind::Max => i32::try_from(self.in_size()).is_ok(),
             PoolKind::Norm { .. } => false,
-            _ => self.kernel.iter().product::<usize>() <= LEAF,
+            _ => self.adds_few(),
         };
         suits && self.output[2].min(self.input[2]) >= ROW_FROM
     }
@@ -169,8 +178,8 @@ impl Pool {
 
     /// The number of elements that the windows of output row `(d, h)` count on the other axes.
     #[inline(always)]
-    fn height<T: Real>(&self, (d, h): (usize, usize)) -> T {
-        T::of((self.extent(0, d).1 * self.extent(1, h).1) as f64)
+    fn height<T: Scalar>(&self, (d, h): (usize, usize)) -> T {
+        T::from_f64((self.extent(0, d).1 * self.extent(1, h).1) as f64)
     }
 
     /// The input row that row `k` of the windows of output row `(d, h)` reads, if it is inside;
@@ -207,8 +216,14 @@ impl Pool {
     /// # Safety
     /// `x` is a plane of the input, `y` of the output; they do not overlap.
     pub(super) unsafe fn plane<T: Real>(&self, x: *const T, y: *mut T) {
-        // SAFETY: promised by the caller.
+        // SAFETY: promised by the caller; the function is one of this machine and for these rows.
         unsafe {
+            if let Some(run) = self.in_registers(level()).next() {
+                return match self.kind {
+                    PoolKind::Average { .. } => self.with_widths(|widths| run(self, x, y, widths)),
+                    _ => run(self, x, y, &mut []),
+                };
+            }
             if !self.goes_by_rows() {
                 return forward_plane(self, x, y);
             }

@@ -2,15 +2,23 @@
 //! the taps of the windows then read as stretches.
 
 use super::Pool;
+use super::lanes::Lanes;
 use super::phases::{LANES, Phases};
 use crate::kernels::layout::copy_row;
 use crate::kernels::real::Real;
+use crate::kernels::scalar::Scalar;
 use smallvec::SmallVec;
 
 /// What the elements of a window become: the value of none, and of two.
 pub trait Join<T> {
     fn start() -> T;
     fn join(a: T, b: T) -> T;
+
+    /// [`Join::join`] of each two.
+    ///
+    /// # Safety
+    /// The machine has the register's instructions.
+    unsafe fn join_all<V: Lanes<Elem = T>>(a: V, b: V) -> V;
 }
 
 /// The greatest; NaN is ignored.
@@ -18,7 +26,7 @@ pub struct Greatest;
 /// The sum.
 pub struct Total;
 
-impl<T: Real> Join<T> for Greatest {
+impl<T: Scalar> Join<T> for Greatest {
     #[inline(always)]
     fn start() -> T {
         T::neg_infinity()
@@ -28,9 +36,15 @@ impl<T: Real> Join<T> for Greatest {
     fn join(a: T, b: T) -> T {
         if b > a { b } else { a }
     }
+
+    #[inline(always)]
+    unsafe fn join_all<V: Lanes<Elem = T>>(a: V, b: V) -> V {
+        // SAFETY: promised by the caller.
+        unsafe { a.greatest(b) }
+    }
 }
 
-impl<T: Real> Join<T> for Total {
+impl<T: Scalar> Join<T> for Total {
     #[inline(always)]
     fn start() -> T {
         T::zero()
@@ -39,6 +53,12 @@ impl<T: Real> Join<T> for Total {
     #[inline(always)]
     fn join(a: T, b: T) -> T {
         a + b
+    }
+
+    #[inline(always)]
+    unsafe fn join_all<V: Lanes<Elem = T>>(a: V, b: V) -> V {
+        // SAFETY: promised by the caller.
+        unsafe { a.add(b) }
     }
 }
 
@@ -78,7 +98,7 @@ unsafe fn join_rows<T: Real, J: Join<T>, const N: usize>(rows: &[*const T], to: 
 /// The elements that the windows of a line count, behind their widths: at least 1. They are
 /// calculated when the height is not the one of before.
 #[inline(always)]
-pub fn set_counts<T: Real>(widths: &mut [T], counted: &mut T, height: T) -> *const T {
+pub fn set_counts<T: Scalar>(widths: &mut [T], counted: &mut T, height: T) -> *const T {
     let (widths, counts) = widths.split_at_mut(widths.len() / 2);
     if *counted != height {
         *counted = height;

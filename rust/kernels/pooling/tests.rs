@@ -1,6 +1,8 @@
-//! Row by row against window by window.
+//! Row by row, and in registers, against window by window.
 
+use super::registers::Pooled;
 use super::*;
+use crate::kernels::arch::Level;
 use crate::kernels::naive::{close, noise};
 use proptest::prelude::*;
 
@@ -38,37 +40,91 @@ fn kinds() -> impl Strategy<Value = PoolKind> {
     ]
 }
 
+/// The outputs of a plane by every function in registers that this machine has for the pooling.
+fn in_registers<T: Real>(pool: &Pool, x: &[T]) -> Vec<Vec<T>> {
+    let levels = [Level::Baseline, Level::Avx2, Level::Avx512].into_iter();
+    levels
+        .filter(|&of| of <= level())
+        .flat_map(|of| pool.in_registers::<T>(of))
+        .map(|run| {
+            let mut y = vec![T::of(9.0); pool.out_size()];
+            // SAFETY: the machine has the level, and the buffers the extents of a plane.
+            pool.with_widths(|widths| unsafe { run(pool, x.as_ptr(), y.as_mut_ptr(), widths) });
+            y
+        })
+        .collect()
+}
+
+/// Whether the functions in registers agree with one another to the bit, and with plain windows.
+fn registers_match<T: Real + Pooled>(pool: &Pool, x: &[f64], tolerance: f64) -> bool {
+    let x: Vec<T> = x.iter().map(|&v| T::of(v)).collect();
+    let mut want = vec![T::of(9.0); pool.out_size()];
+    // SAFETY: the buffers hold a plane.
+    unsafe { pool.forward_plane(x.as_ptr(), want.as_mut_ptr()) };
+    let all = in_registers(pool, &x);
+    let is_first = |y: &Vec<T>| y.iter().zip(&all[0]).all(|(a, b)| a == b);
+    all.iter().all(|y| is_first(y) && close(y, &want, tolerance))
+}
+
+/// The extents of outputs, where windows may reach beyond the padding (`full`) or not, with the
+/// padding below the windows' own extents; `None` if there is no window.
+fn with_outputs(mut pool: Pool, full: [usize; 3]) -> Option<Pool> {
+    for a in 0..3 {
+        pool.pad[a] = pool.pad[a].min(pool.kernel[a] - 1);
+        let room = (pool.input[a] + 2 * pool.pad[a]).checked_sub(pool.kernel[a])?;
+        pool.output[a] = (room + full[a] * (pool.stride[a] - 1)) / pool.stride[a] + 1;
+    }
+    Some(pool)
+}
+
+/// Values of few levels, so that maxima are equal; some are not finite if `odd` is not 0.
+fn levelled(len: usize, levels: usize, odd: usize, seed: u64) -> Vec<f64> {
+    let strange = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY];
+    let value = |(i, v): (usize, f64)| match i * 7 % 11 < 4 * odd {
+        true => strange[i % odd],
+        false => (v * levels as f64).round(),
+    };
+    noise(len, seed).into_iter().enumerate().map(value).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
+    #[test]
+    fn registers_match_windows(
+        kind in kinds(),
+        input in [1usize..4, 1usize..7, 1usize..90],
+        kernel in [1usize..3, 1usize..4, 1usize..6],
+        stride in [1usize..3, 1usize..3, 1usize..3],
+        pad in [0usize..2, 0usize..3, 0usize..5],
+        full in [0usize..2, 0usize..2, 0usize..2],
+        levels in 2usize..9, odd in 0usize..4, seed: u64,
+    ) {
+        let pool = Pool { kind, planes: 1, input, kernel, output: [0; 3], stride, pad };
+        let pool = with_outputs(pool, full);
+        prop_assume!(pool.is_some());
+        let pool = pool.expect("it has windows");
+        let odd = if kind == PoolKind::Max { odd } else { 0 };
+        let x = levelled(pool.in_size(), levels, odd, seed);
+        prop_assert!(registers_match::<f32>(&pool, &x, 1e-5), "{pool:?}");
+        prop_assert!(registers_match::<f64>(&pool, &x, 1e-12), "{pool:?}");
+    }
+
     #[test]
     fn rows_match_windows(
         kind in kinds(), planes in 1usize..3,
         input in [1usize..4, 1usize..9, 8usize..50],
-        kernel in [1usize..3, 1usize..4, 1usize..5],
+        kernel in [1usize..3, 1usize..4, 1usize..8],
         stride in [1usize..3, 1usize..4, 1usize..4],
         pad in [0usize..2, 0usize..3, 0usize..4],
         full in [0usize..2, 0usize..2, 0usize..2],
-        // Few values, so that maxima are equal, and some NaN.
         levels in 2usize..9, odd in 0usize..3, seed: u64,
     ) {
-        let mut pool =
-            Pool { kind, planes, input, kernel, output: [0; 3], stride, pad };
-        for a in 0..3 {
-            pool.pad[a] = pad[a].min(kernel[a] - 1);
-            let padded = input[a] + 2 * pool.pad[a];
-            prop_assume!(padded >= kernel[a]);
-            let room = padded - kernel[a];
-            pool.output[a] = (room + full[a] * (stride[a] - 1)) / stride[a] + 1;
-        }
-        let level = |v: f64| (v * levels as f64).round();
-        let mut x: Vec<f64> =
-            noise(planes * pool.in_size(), seed).into_iter().map(level).collect();
-        let strange = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY];
-        if kind == PoolKind::Max && odd > 0 {
-            for (i, x) in x.iter_mut().enumerate().filter(|(i, _)| i * 7 % 11 < 4 * odd) {
-                *x = strange[i % odd];
-            }
-        }
+        let pool = Pool { kind, planes, input, kernel, output: [0; 3], stride, pad };
+        let pool = with_outputs(pool, full);
+        prop_assume!(pool.is_some());
+        let pool = pool.expect("it has windows");
+        let odd = if kind == PoolKind::Max { odd } else { 0 };
+        let x = levelled(planes * pool.in_size(), levels, odd, seed);
         let dy = noise(planes * pool.out_size(), seed ^ 1);
         let (got, want) = (run(&pool, &x, &dy), by_windows(&pool, &x, &dy));
         prop_assert!(close(&got[0], &want[0], 1e-12), "{pool:?}");

@@ -4,7 +4,7 @@ use super::infer::complete;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::scatter::{Addend, add_runs};
+use crate::kernels::scatter::add_runs;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
@@ -86,9 +86,19 @@ fn infer_type(
 /// The rows that `ids` names, in bounds.
 pub fn rows_of(ids: &View, rows: usize) -> Vec<usize> {
     let row = |x: f64| if x > 0.0 { (x as usize).min(rows - 1) } else { 0 };
-    // SAFETY: an input is not written while the kernel runs.
-    with_dtype!(ids.dtype(), T => unsafe { ids.slice::<T>() }
-        .iter().map(|&x| row(Element::to_f64(x))).collect())
+    let mut all = vec![0; ids.size()];
+    let to = Shared(all.as_mut_ptr());
+    with_dtype!(ids.dtype(), T => {
+        // SAFETY: an input is not written while the kernel runs.
+        let ids = unsafe { ids.slice::<T>() };
+        parallel_for(ids.len(), 1 << 14, |range| {
+            for i in range {
+                // SAFETY: tasks have rows of their own.
+                unsafe { *to.at(i) = row(Element::to_f64(ids[i])) };
+            }
+        });
+    });
+    all
 }
 
 pub fn forward(call: &Call<'_>) -> Result<()> {
@@ -124,8 +134,7 @@ fn backward(call: &Call<'_>) -> Result<()> {
     }
     let out = &call.outputs[1];
     let (height, width) = (out.dims()[0] as usize, out.dims()[1] as usize);
-    let run = |(i, row): (usize, usize)| Addend { from: i * width, to: row * width };
-    add_runs(rows_of(ids, height).into_iter().enumerate().map(run).collect(), width, grad, out);
+    add_runs(&rows_of(ids, height), width, grad, out);
     Ok(())
 }
 

@@ -99,7 +99,7 @@ pub trait Load<S>: Vector {
 
 /// Sixteen bytes that the compiler keeps in a register of the baseline (SSE2, NEON).
 #[derive(Clone, Copy)]
-pub struct Portable<T, const N: usize>([T; N]);
+pub struct Portable<T, const N: usize>(pub [T; N]);
 
 impl<T: Scalar, const N: usize> Vector for Portable<T, N> {
     type Elem = T;

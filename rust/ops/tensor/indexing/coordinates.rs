@@ -5,7 +5,7 @@ use super::super::common::{all_known, copy_view, first_type, wanted, zero_view};
 use super::super::kernel;
 use super::{ShapeParam, copy_run, index_at, position, text};
 use crate::error::{Error, Result};
-use crate::kernels::scatter::{Addend, add_runs};
+use crate::kernels::scatter::add_runs;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef};
 use crate::shape::Shape;
@@ -85,12 +85,10 @@ fn gather_nd() -> OpDef {
 
 /// Sets `to` to 0, and adds the slices of `from` at the coordinates.
 fn scatter_sums(from: &View, indices: &View, to: &View) -> Result<()> {
-    let (mut runs, mut length) = (Vec::new(), 0);
-    for_coordinates(to.shape(), indices, |at, k, n| {
-        length = n;
-        runs.push(Addend { from: k * n, to: at });
-    })?;
-    add_runs(runs, length, from, to);
+    let length = to.shape().product(indices.dims()[0] as usize..to.ndim());
+    let mut places = Vec::new();
+    for_coordinates(to.shape(), indices, |at, _, length| places.push(at / length.max(1)))?;
+    add_runs(&places, length, from, to);
     Ok(())
 }
 

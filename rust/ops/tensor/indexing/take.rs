@@ -6,7 +6,7 @@ use super::{position, text};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::scatter::{Addend, add_runs};
+use crate::kernels::scatter::add_runs;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Dep, Gradient, OpDef};
 use crate::shape::Shape;
@@ -100,13 +100,13 @@ impl Taken {
         Ok(Taken { positions, outer, extent: extent as usize, inner })
     }
 
-    /// The runs of the data that some runs of the output hold.
+    /// Some runs of the output, and the runs of the data that they hold.
     #[inline(always)]
     fn sources(&self, runs: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
         let n = self.positions.len().max(1);
         let (mut row, mut k) = (runs.start / n * self.extent, runs.start % n);
         runs.map(move |run| {
-            let source = (row + self.positions[k]) * self.inner;
+            let source = row + self.positions[k];
             k += 1;
             if k == n {
                 (row, k) = (row + self.extent, 0);
@@ -128,7 +128,7 @@ impl Taken {
                 // SAFETY: runs lie in the views, which do not overlap; tasks have runs of their
                 // own.
                 unsafe {
-                    let (x, y) = (from.at(source), to.at(i * self.inner));
+                    let (x, y) = (from.at(source * self.inner), to.at(i * self.inner));
                     if self.inner == 1 {
                         *y = *x;
                     } else {
@@ -179,8 +179,8 @@ fn take() -> Vec<OpDef> {
                 return Ok(());
             }
             let taken = Taken::new(call.attrs, da.shape(), indices)?;
-            let run = |(i, to)| Addend { from: i * taken.inner, to };
-            add_runs(taken.sources(0..taken.runs()).map(run).collect(), taken.inner, g, da);
+            let places: Vec<usize> = taken.sources(0..taken.runs()).map(|(_, at)| at).collect();
+            add_runs(&places, taken.inner, g, da);
             Ok(())
         })),
     ]
