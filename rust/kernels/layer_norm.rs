@@ -3,7 +3,7 @@
 //!
 //! J. Ba, J. Kiros, G. Hinton, Layer Normalization, arXiv:1607.06450.
 
-use super::arch::opaque;
+use super::arch::{Cache, opaque, prefetch};
 use super::pairwise::{LANES, LEAF, Pairwise, Summed, join, join_all, lanes_of, sum_rows_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
@@ -280,7 +280,12 @@ unsafe fn back_block<T: Real, const K: usize>(
     let mut of_block = [[T::zero(); LANES]; 2];
     for k in 0..K {
         // SAFETY: as above.
-        let (x, dy) = unsafe { (block(x.add(k * w)), block(dy.add(k * w))) };
+        let (x, dy) = unsafe { (x.add(k * w), dy.add(k * w)) };
+        // Streams of short rows are new to the machine when it has learnt where they go.
+        for at in [x, dy] {
+            prefetch(at.wrapping_add(K * w), Cache::First);
+        }
+        let (x, dy) = (block(x), block(dy));
         for i in 0..LANES {
             let (g, d) = (dy[i], x[i] - mean[k]);
             let h = g * gamma[i];
@@ -336,7 +341,7 @@ mod tests {
             naive::noise(n, seed ^ i as u64)
         });
         let [x, gamma, beta, dy] = &from;
-        // With a small constant, gradients of narrow rows would be large differences of large terms.
+        // With a small constant, gradients of narrow rows would be differences of large terms.
         let want = naive::layer_norm(&Rows { rows, width, eps: 0.1 }, x, gamma, beta, dy);
         let double = run(&Rows { rows, width, eps: 0.1f64 }, &from, in_place);
         let single = run(&Rows { rows, width, eps: 0.1f32 }, &from, in_place);

@@ -1,8 +1,8 @@
 //! Positions of the greatest (or least) elements along an axis.
 //!
 //! A row is cut into chunks; the position is looked for in the first chunk whose extreme is that of
-//! the row. Where elements of a row are apart, neighbouring rows are columns side by side, each with
-//! its best value and where that was.
+//! the row. Where elements of a row are apart, neighbouring rows are columns side by side, each
+//! with its best value and where that was.
 
 use super::PART;
 use super::fold::{Accumulate, Fold, Max, Min};

@@ -165,7 +165,9 @@ crate::simd! {
     ///
     /// # Safety
     /// As there, with at least `LANES` columns.
-    unsafe fn group[T: Real, const N: usize][T, N](s: &Softmax<T>, x: *const T, y: *mut T, of: Extents) -> () {
+    unsafe fn group[T: Real, const N: usize][T, N](
+        s: &Softmax<T>, x: *const T, y: *mut T, of: Extents,
+    ) -> () {
         let (sign, factor) = s.split_scale();
         let zeros = [T::zero(); N];
         let (mut line, mut tops) = (zeros, [T::neg_infinity(); N]);
