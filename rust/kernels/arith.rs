@@ -28,15 +28,18 @@ pub trait Arith: Element {
         if b { Self::one() } else { Self::zero() }
     }
 
-    /// NaN if either operand is.
+    /// NaN if either operand is. (Written so that vectors take one instruction for each of the
+    /// maximum, the test and the choice: the sum is NaN.)
     #[inline(always)]
     fn max(self, b: Self) -> Self {
-        if self >= b || self.is_nan() { self } else { b }
+        let greater = if b > self { b } else { self };
+        if self.is_nan() | b.is_nan() { self.add(b) } else { greater }
     }
 
     #[inline(always)]
     fn min(self, b: Self) -> Self {
-        if self <= b || self.is_nan() { self } else { b }
+        let less = if b < self { b } else { self };
+        if self.is_nan() | b.is_nan() { self.add(b) } else { less }
     }
 
     #[inline(always)]

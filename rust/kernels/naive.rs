@@ -2,6 +2,7 @@
 //! compute.
 
 use super::gemm::Mat;
+use super::layer_norm::Rows;
 use super::real::Real;
 use super::rnn::{Cell, Layer, Weights};
 use super::softmax::Softmax;
@@ -75,6 +76,35 @@ pub fn softmax(
         }
     }
     (y, dx)
+}
+
+/// Layer normalisation and its gradients: `(y, dx, dgamma, dbeta)`.
+pub fn layer_norm(
+    l: &Rows<f64>,
+    x: &[f64],
+    gamma: &[f64],
+    beta: &[f64],
+    dy: &[f64],
+) -> [Vec<f64>; 4] {
+    let w = l.width;
+    let [mut y, mut dx] = [vec![0.0; x.len()], vec![0.0; x.len()]];
+    let [mut dgamma, mut dbeta] = [vec![0.0; w], vec![0.0; w]];
+    for r in 0..l.rows {
+        let at = |c: usize| r * w + c;
+        let mean_of = |f: &dyn Fn(usize) -> f64| (0..w).map(f).sum::<f64>() / w as f64;
+        let mean = mean_of(&|c| x[at(c)]);
+        let std = (mean_of(&|c| (x[at(c)] - mean).powi(2)) + l.eps).sqrt();
+        let z: Vec<f64> = (0..w).map(|c| (x[at(c)] - mean) / std).collect();
+        let g: Vec<f64> = (0..w).map(|c| dy[at(c)] * gamma[c]).collect();
+        let (a, b) = (mean_of(&|c| g[c]), mean_of(&|c| g[c] * z[c]));
+        for c in 0..w {
+            y[at(c)] = z[c] * gamma[c] + beta[c];
+            dx[at(c)] = (g[c] - a - z[c] * b) / std;
+            dgamma[c] += dy[at(c)] * z[c];
+            dbeta[c] += dy[at(c)];
+        }
+    }
+    [y, dx, dgamma, dbeta]
 }
 
 /// A recurrent layer, one sequence after the other: `(outputs, last h, last c)`.

@@ -5,96 +5,162 @@
 //! `LEAF + log2(n)`, not with `n` (N. Higham, The Accuracy of Floating Point Summation, SIAM
 //! Journal on Scientific Computing, volume 14, 1993).
 
+use super::arch::opaque;
 use super::real::Real;
 use super::scratch::with_scratch;
-use smallvec::SmallVec;
+use std::mem::MaybeUninit;
 
 /// Terms that are added one by one.
 pub const LEAF: usize = 64;
 
-/// Sums of leaves, `N` side by side.
-#[derive(Default)]
-pub struct Pairwise<T, const N: usize> {
-    /// Sums of 2^k leaves, in falling order of k.
-    sums: SmallVec<[[T; N]; 2]>,
-    leaves: usize,
+/// What is summed: a number, or sums side by side.
+pub trait Summed: Copy {
+    fn add(&mut self, other: &Self);
 }
 
-#[inline(always)]
-fn add<T: Real, const N: usize>(a: &mut [T; N], b: &[T; N]) {
-    for (a, &b) in a.iter_mut().zip(b) {
-        *a += b;
+impl<T: Real> Summed for T {
+    #[inline(always)]
+    fn add(&mut self, other: &Self) {
+        *self += *other;
     }
 }
 
-impl<T: Real, const N: usize> Pairwise<T, N> {
+impl<S: Summed, const N: usize> Summed for [S; N] {
+    #[inline(always)]
+    fn add(&mut self, other: &Self) {
+        for (a, b) in self.iter_mut().zip(other) {
+            a.add(b);
+        }
+    }
+}
+
+/// Digits of the number of leaves.
+const DIGITS: usize = 40;
+
+/// Sums of leaves.
+pub struct Pairwise<S> {
+    /// The sum of 2^k leaves at k, where the number of leaves has a 1. (Nothing is written before
+    /// the first leaf: most sums have none.)
+    sums: [MaybeUninit<S>; DIGITS],
+    leaves: usize,
+}
+
+impl<S> Default for Pairwise<S> {
+    #[inline(always)]
+    fn default() -> Self {
+        Pairwise { sums: [const { MaybeUninit::uninit() }; DIGITS], leaves: 0 }
+    }
+}
+
+impl<S: Summed> Pairwise<S> {
     /// Takes in the sum of a leaf.
     #[inline(always)]
-    pub fn push(&mut self, mut leaf: [T; N]) {
-        self.leaves += 1;
-        for _ in 0..self.leaves.trailing_zeros() {
-            if let Some(earlier) = self.sums.pop() {
-                add(&mut leaf, &earlier);
-            }
+    pub fn push(&mut self, mut leaf: S) {
+        let ones = self.leaves.trailing_ones() as usize;
+        for earlier in &self.sums[..ones] {
+            // SAFETY: it was written when the digit became 1.
+            leaf.add(unsafe { earlier.assume_init_ref() });
         }
-        self.sums.push(leaf);
+        self.sums[ones].write(leaf);
+        self.leaves += 1;
     }
 
     /// The sum of all leaves and of `rest`.
     #[inline(always)]
-    pub fn total(mut self, mut rest: [T; N]) -> [T; N] {
-        while let Some(earlier) = self.sums.pop() {
-            add(&mut rest, &earlier);
+    pub fn total(&self, mut rest: S) -> S {
+        let mut leaves = self.leaves;
+        while leaves != 0 {
+            // SAFETY: as above.
+            rest.add(unsafe { self.sums[leaves.trailing_zeros() as usize].assume_init_ref() });
+            leaves &= leaves - 1;
         }
         rest
     }
 }
 
-/// Terms that are summed side by side.
+/// Terms of a row that are summed side by side: one or two vectors of most types.
 pub const LANES: usize = 16;
 
-/// The sum of an array in pairs.
+/// The sum of lanes: neighbours are added, then neighbouring sums, until one is left.
 #[inline(always)]
-pub fn join<T: Real>(mut lanes: [T; LANES]) -> T {
+pub fn join<T: Real>(lanes: [T; LANES]) -> T {
+    let mut one = [lanes];
+    join_all(&mut one, |a, b| a + b);
+    one[0][0]
+}
+
+/// Joins the lanes of each of `N` rows as [`join`] does, and leaves the results in the first `N`
+/// elements. The values of all rows follow one another, so that each step is one long loop.
+#[inline(always)]
+pub fn join_all<T: Copy, const N: usize>(rows: &mut [[T; LANES]; N], f: impl Fn(T, T) -> T) {
+    let values = rows.as_flattened_mut();
     let mut width = LANES / 2;
     while width > 0 {
-        for k in 0..width {
-            lanes[k] += lanes[k + width];
+        for k in 0..N * width {
+            values[k] = f(values[2 * k], values[2 * k + 1]);
         }
         width /= 2;
     }
-    lanes[0]
 }
+
+/// Lanes are summed in so many groups: each addition to a single one would wait for the one before.
+const GROUPS: usize = 4;
 
 /// `f(from) + f(from + 1) + ...` up to `to`, in lanes.
 #[inline(always)]
 fn leaf<T: Real>(from: usize, to: usize, f: &impl Fn(usize) -> T) -> [T; LANES] {
-    let mut lanes = [T::zero(); LANES];
-    let whole = from + (to - from) / LANES * LANES;
-    for start in (from..whole).step_by(LANES) {
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            *lane += f(start + i);
+    const STEP: usize = GROUPS * LANES;
+    let [mut lanes, mut a, mut b, mut c] = [[T::zero(); LANES]; GROUPS];
+    let mut at = from;
+    while at + STEP <= to {
+        at = opaque(at);
+        for i in 0..LANES {
+            lanes[i] += f(at + i);
+            a[i] += f(at + LANES + i);
+            b[i] += f(at + 2 * LANES + i);
+            c[i] += f(at + 3 * LANES + i);
         }
+        at += STEP;
     }
-    for (lane, i) in lanes.iter_mut().zip(whole..to) {
-        *lane += f(i);
+    lanes.add(&a);
+    b.add(&c);
+    lanes.add(&b);
+    while at + LANES <= to {
+        at = opaque(at);
+        for i in 0..LANES {
+            lanes[i] += f(at + i);
+        }
+        at += LANES;
+    }
+    if at < to {
+        // Beside the lanes, which are addressed by constants alone and so stay in registers.
+        let mut rest = [T::zero(); LANES];
+        for (k, i) in (at..to).map(opaque).enumerate() {
+            rest[k] = f(i);
+        }
+        lanes.add(&rest);
     }
     lanes
+}
+
+/// `f(0) + f(1) + ... + f(n - 1)`, in lanes.
+#[inline(always)]
+pub fn lanes_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> [T; LANES] {
+    const STEP: usize = LEAF * LANES;
+    let (mut leaves, mut at) = (Pairwise::default(), 0);
+    while n - at > STEP {
+        leaves.push(leaf(at, at + STEP, &f));
+        at += STEP;
+    }
+    leaves.total(leaf(at, n, &f))
 }
 
 /// `f(0) + f(1) + ... + f(n - 1)`.
 #[inline(always)]
 pub fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
-    const STEP: usize = LEAF * LANES;
-    if n <= STEP {
-        return join(leaf(0, n, &f));
-    }
-    let mut sums = Pairwise::default();
-    let whole = n / STEP * STEP;
-    for start in (0..whole).step_by(STEP) {
-        sums.push(leaf(start, start + STEP, &f));
-    }
-    join(sums.total(leaf(whole, n, &f)))
+    // Through memory that the compiler cannot see through: it would keep the lanes one by one, here
+    // and in the loops above.
+    join(*std::hint::black_box(&lanes_of(n, f)))
 }
 
 /// The sums of all `f(n, i)`, `K` at once, with `n` up to `outer` and `i` up to `inner`: planes of
@@ -105,7 +171,7 @@ pub fn sums_of_planes<T: Real, const K: usize>(
     f: impl Fn(usize, usize) -> [T; K],
 ) -> [T; K] {
     let zero = [[T::zero(); LANES]; K];
-    let mut leaves: [Pairwise<T, LANES>; K] = std::array::from_fn(|_| Pairwise::default());
+    let mut leaves = Pairwise::default();
     let (mut sums, mut steps) = (zero, 0);
     let whole = inner / LANES * LANES;
     for n in 0..outer {
@@ -118,9 +184,7 @@ pub fn sums_of_planes<T: Real, const K: usize>(
             }
             steps += 1;
             if steps == LEAF {
-                for k in 0..K {
-                    leaves[k].push(std::mem::replace(&mut sums[k], zero[k]));
-                }
+                leaves.push(std::mem::replace(&mut sums, zero));
                 steps = 0;
             }
         }
@@ -132,14 +196,11 @@ pub fn sums_of_planes<T: Real, const K: usize>(
         }
         steps += usize::from(whole < inner);
         if steps == LEAF {
-            for k in 0..K {
-                leaves[k].push(std::mem::replace(&mut sums[k], zero[k]));
-            }
+            leaves.push(std::mem::replace(&mut sums, zero));
             steps = 0;
         }
     }
-    let mut rest = sums.iter();
-    leaves.map(|leaves| join(leaves.total(rest.next().copied().unwrap_or(zero[0]))))
+    std::hint::black_box(&leaves.total(sums)).map(join) // as in `sum_of`
 }
 
 /// Sums rows: `add(r, sums)` adds row `r` to `width` running sums, and `done` gets the totals.

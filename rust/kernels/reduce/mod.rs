@@ -2,7 +2,8 @@
 //!
 //! Axes are merged into runs that are all kept or all reduced. Where the innermost run is reduced,
 //! each output element is made of rows (`rows`); where it is kept, a row of outputs takes in
-//! whole rows (`columns`).
+//! whole rows (`columns`). The position of the greatest or least element is found along one axis
+//! (`positions`).
 //!
 //! **Accuracy.** A sum of `n` elements is a tree: leaves of at most 64 additions in a row, then
 //! pairs. So an element passes through at most `DEPTH(n) = 96 + log2(n)` additions, and the error
@@ -15,19 +16,21 @@
 
 mod columns;
 mod fold;
+mod positions;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 use super::parallel::{Shared, parallel_for};
 use super::scratch::with_scratch;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
 use crate::tensor::View;
 use crate::with_dtype;
 use columns::{Matrices, Pointers, fold_columns, levels};
 pub use fold::Accumulate;
 use fold::*;
 use half::f16;
+pub use positions::positions;
 use rows::{fold_rows, fold_scattered, total};
 
 /// What is accumulated.
@@ -409,26 +412,4 @@ pub unsafe fn add_arrays<T: Accumulate>(inputs: &[*const T], out: *mut T, n: usi
             });
         }
     });
-}
-
-/// Position of the greatest (or least) element along a row; the first of equal ones, a NaN before
-/// all.
-///
-/// # Safety
-/// `x` is valid for `n` elements at distance `step`; `n` is at least 1.
-pub unsafe fn arg_extreme<T: Element>(x: *const T, n: usize, step: usize, greatest: bool) -> usize {
-    let mut best = 0;
-    // SAFETY: promised by the caller.
-    let mut value = unsafe { *x };
-    for i in 1..n {
-        // SAFETY: promised by the caller.
-        let v = unsafe { *x.add(i * step) };
-        #[allow(clippy::eq_op)] // only NaN differs from itself
-        let better = if greatest { v > value } else { v < value } || (v != v && value == value);
-        if better {
-            best = i;
-            value = v;
-        }
-    }
-    best
 }

@@ -2,15 +2,16 @@
 
 use super::fold::{Accumulate, Fold};
 use crate::kernels::arch::opaque;
+use crate::kernels::pairwise::{LANES, join_all};
 use std::mem::MaybeUninit;
 
-/// Values of a row that are accumulated side by side: one or two vectors of most types.
-pub const LANES: usize = 16;
 /// Groups of lanes: each step on a single one would wait for the step before.
 const GROUPS: usize = 4;
 /// Elements of the leaves of the tree, which add up to 32 of them in a row. (Row sums of 32 MiB on
 /// one thread: 440 us; with half the elements 515.)
 const LEAF: usize = 32 * GROUPS * LANES;
+/// Rows of which the lanes are kept before those of each are joined.
+pub const TOGETHER: usize = 16;
 /// Vectors of lanes of short rows that are joined one after another, at most.
 const SHORT: usize = 64;
 
@@ -43,17 +44,12 @@ unsafe fn take_lanes<T: Accumulate, F: Fold<T>>(lanes: &mut Lanes<F::Value>, x: 
     }
 }
 
-/// The value of all lanes: halves are joined until one is left.
+/// The value of all lanes.
 #[inline(always)]
-pub fn total<T: Accumulate, F: Fold<T>>(mut lanes: Lanes<F::Value>) -> F::Value {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for k in 0..width {
-            lanes[k] = F::join(lanes[k], lanes[k + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
+pub fn total<T: Accumulate, F: Fold<T>>(lanes: Lanes<F::Value>) -> F::Value {
+    let mut one = [lanes];
+    join_all(&mut one, F::join);
+    one[0][0]
 }
 
 /// The lanes of a leaf of the tree.
@@ -142,11 +138,20 @@ crate::simd! {
     pub unsafe fn fold_rows[T: Accumulate, F: Fold<T>][T, F](
         x: *const T, rows: usize, n: usize, y: *mut T,
     ) -> () {
-        for i in 0..rows {
-            // SAFETY: promised by the caller.
-            unsafe {
-                let lanes = fold_row::<T, F>(x.add(i * n), n);
-                *y.add(i) = F::end(total::<T, F>(lanes), n);
+        let mut room = [[F::start(); LANES]; TOGETHER];
+        for first in (0..rows).step_by(TOGETHER) {
+            let count = TOGETHER.min(rows - first);
+            for (k, lanes) in room[..count].iter_mut().enumerate() {
+                // SAFETY: promised by the caller.
+                *lanes = unsafe { fold_row::<T, F>(x.add((first + k) * n), n) };
+            }
+            // Through memory that the compiler cannot see through: it would keep the lanes one by
+            // one, here and in the loops of the fold.
+            let room = std::hint::black_box(&mut room);
+            join_all(room, F::join);
+            for (k, &value) in room.as_flattened()[..count].iter().enumerate() {
+                // SAFETY: promised by the caller.
+                unsafe { *y.add(first + k) = F::end(value, n) };
             }
         }
     }

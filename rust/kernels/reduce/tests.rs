@@ -173,3 +173,106 @@ fn arrays_are_added_as_accurately_as_elements() {
     let want = f64::from(0.1f32) * 10_000.0;
     assert!(out.values().iter().all(|v| (v - want).abs() <= depth(10_000) * 6e-8 * want));
 }
+
+#[test]
+fn extremes_are_nan_where_an_element_is() {
+    let nan = f64::NAN;
+    for dtype in [DType::F32, DType::F64, DType::F16] {
+        for (dims, reduced) in [([7, 90], [false, true]), ([90, 70], [true, false])] {
+            let mut values = Tensor::noise(&dims, 8).values();
+            let (rows, kept) = (dims[0] as usize, if reduced[0] { dims[1] } else { dims[0] });
+            let width = values.len() / rows;
+            for at in 0..values.len() {
+                if at * 7 % 31 == 0 {
+                    values[at] = if at % 2 == 0 { nan } else { f64::INFINITY };
+                }
+            }
+            let x = Tensor::new(&dims, dtype, &values);
+            for how in [Reduction::Max, Reduction::Min] {
+                let out = Tensor::zeros(&Shape::new(&[kept]), dtype);
+                reduce(how, &x.view(), &reduced, &out.view());
+                let exact = x.values();
+                for (k, got) in out.values().into_iter().enumerate() {
+                    let of_k: Vec<f64> = (0..exact.len())
+                        .filter(|i| k == if reduced[0] { i % width } else { i / width })
+                        .map(|i| exact[i])
+                        .collect();
+                    let all = of_k.iter().cloned();
+                    let want = match how {
+                        _ if of_k.iter().any(|v| v.is_nan()) => nan,
+                        Reduction::Max => all.fold(f64::NEG_INFINITY, f64::max),
+                        _ => all.fold(f64::INFINITY, f64::min),
+                    };
+                    assert!(got == want || (got.is_nan() && want.is_nan()), "{how:?} {k}: {got}");
+                }
+            }
+        }
+    }
+}
+
+/// Positions of the extremes of all rows, by the kernel.
+fn found(x: &Tensor, extents: (usize, usize, usize), greatest: bool) -> Vec<usize> {
+    let all = std::sync::Mutex::new(vec![usize::MAX; extents.0 * extents.2]);
+    let put = |row: usize, at: usize| all.lock().unwrap()[row] = at;
+    // SAFETY: the array has these extents.
+    with_dtype!(x.view().dtype(), T => unsafe {
+        positions(x.view().as_ptr::<T>(), extents, greatest, put);
+    });
+    all.into_inner().unwrap()
+}
+
+fn check_positions(extents: (usize, usize, usize), dtype: DType, nans: bool, seed: u64) {
+    let (outer, n, step) = extents;
+    let size = outer * n * step;
+    // Few values, so that some are equal.
+    let mut values: Vec<f64> =
+        Tensor::noise(&[size as i64], seed).values().iter().map(|v| (v * 40.0).trunc()).collect();
+    if nans {
+        values.iter_mut().step_by(n * 3 / 2 + 1).for_each(|v| *v = f64::NAN);
+    }
+    let x = Tensor::new(&[size as i64], dtype, &values);
+    let exact = x.values();
+    for greatest in [true, false] {
+        let got = found(&x, extents, greatest);
+        for (row, got) in got.into_iter().enumerate() {
+            let value = |i: usize| exact[(row / step * n + i) * step + row % step];
+            let better = |v: f64, best: f64| {
+                (if greatest { v > best } else { v < best }) || (v.is_nan() && !best.is_nan())
+            };
+            let want =
+                (1..n).fold(0, |best, i| if better(value(i), value(best)) { i } else { best });
+            assert_eq!(got, want, "{extents:?} {dtype} {greatest} row {row}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn positions_match_naive(
+        outer in 1usize..5, n in 1usize..200, step in 1usize..40, one: bool, nans: bool, seed: u64,
+    ) {
+        let step = if one { 1 } else { step };
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::I32, DType::I8] {
+            let nans = nans && dtype.is_float();
+            check_positions((outer, n, step), dtype, nans, seed);
+        }
+    }
+}
+
+#[test]
+fn positions_in_long_axes_match_naive() {
+    for (at, extents) in [
+        (1, 300_000, 1),
+        (3, 70_001, 1),
+        (40, 4096, 1),
+        (40, 4097, 1),
+        (1, 5000, 300),
+        (2, 100_000, 3),
+        (1, 300_000, 9),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        check_positions(extents, DType::F32, at % 2 == 0, at as u64);
+    }
+}

@@ -11,7 +11,7 @@ use crate::kernels::elementwise::{
     Ternary, TernaryLoop, half_ternary_loop, plain_ternary_loop, ternary_loop,
 };
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::reduce::{Reduction, arg_extreme, reduce};
+use crate::kernels::reduce::{Reduction, positions, reduce};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, Tuple};
@@ -413,19 +413,19 @@ fn arg(call: &Call<'_>, axis: Option<i64>, greatest: bool) -> Result<()> {
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
     let (count, n, step) = rows(x.shape(), axis)?;
     something_to_choose(x, n)?;
-    with_dtype!(x.dtype(), T => {
-        let (x, y) = (Shared(x.as_ptr::<T>()), Shared(out.ptr()));
-        let put = with_dtype!(out.dtype(), P => put::<P> as unsafe fn(*mut u8, usize, usize));
-        parallel_for(count, ((1 << 14) / n).max(1), |range| for r in range {
-            let first = r / step * step * n + r % step;
-            // SAFETY: the row lies in the input, the result in the output.
-            unsafe { put(y.ptr(), r, arg_extreme(x.at(first).cast_const(), n, step, greatest)) };
-        });
+    if count == 0 {
+        return Ok(());
+    }
+    let y = Shared(out.ptr());
+    let put = with_dtype!(out.dtype(), P => put::<P> as unsafe fn(*mut u8, usize, usize));
+    // SAFETY: the input has these extents, the output an element for each row.
+    with_dtype!(x.dtype(), T => unsafe {
+        positions(x.as_ptr::<T>(), (count / step, n, step), greatest, |r, at| put(y.ptr(), r, at));
     });
     Ok(())
 }
 
-fn positions<P: crate::operator::ParamStruct>(
+fn position<P: crate::operator::ParamStruct>(
     name: &str,
     axis: fn(&Attrs) -> (Option<i64>, bool),
     greatest: bool,
@@ -465,9 +465,9 @@ pub(in crate::ops) fn arg_axis(attrs: &Attrs) -> (Option<i64>, bool) {
 pub fn operators() -> Vec<OpDef> {
     let mut all = plain_reductions();
     all.extend(norms());
-    all.push(positions::<ArgParam>("argmax", arg_axis, true));
-    all.push(positions::<ArgParam>("argmin", arg_axis, false));
-    all.push(positions::<crate::operator::NoParam>("argmax_channel", |_| (Some(1), false), true));
+    all.push(position::<ArgParam>("argmax", arg_axis, true));
+    all.push(position::<ArgParam>("argmin", arg_axis, false));
+    all.push(position::<crate::operator::NoParam>("argmax_channel", |_| (Some(1), false), true));
     all
 }
 
