@@ -259,9 +259,9 @@ fn filters_of_one_element_match_naive() {
     // Small planes side by side: in one chunk of columns and in several, in several rounds, with
     // fewer columns than a register has, and by chunks of rows.
     let small = Conv { in_c: 70, out_c: 90, input: [1, 7, 7], batch: 3, ..base };
-    let chunks = Conv { in_c: 400, out_c: 33, batch: 13, ..small };
-    let cells = Conv { in_c: 128, out_c: 500, batch: 2, input: [1, 2, 2], ..base };
-    let small_rounds = Conv { in_c: 1100, out_c: 40, batch: 21, ..small };
+    let chunks = Conv { in_c: 40, out_c: 33, batch: 6, ..small };
+    let cells = Conv { in_c: 400, out_c: 300, batch: 2, input: [1, 2, 2], ..base };
+    let small_rounds = Conv { in_c: 1100, out_c: 32, batch: 10, ..small };
     let beside = [small, chunks, cells, small_rounds, strided(small)];
     let beside = beside.into_iter().chain([small, strided(chunks)].map(in_groups));
     let all = all.into_iter().chain([many_transposed, deep]).chain(beside.clone());
