@@ -190,7 +190,7 @@ unsafe fn multiply<T: Real>(
     done: impl Fn(usize, Range<usize>, Range<usize>) + Sync,
 ) {
     let kernels = T::kernels();
-    let (lanes, width, rows) = (kernels.lanes, kernels.columns(), RowPanels::new(m, kernels));
+    let (lanes, width) = (kernels.lanes, kernels.columns());
     let (across, bias) = (n.div_ceil(width), Shared(bias.cast_mut()));
     let (all, slabs) = (across * width, slabs::<T>(k));
     let (in_place, offsets) = (left.col == 1, std::array::from_fn::<_, TALLEST, _>(|i| i * k));
@@ -210,38 +210,41 @@ unsafe fn multiply<T: Real>(
             }
         });
         let chunks = across.div_ceil(COLUMNS / width);
-        let parts = TASKS.div_ceil(chunks).max(m.div_ceil(ROWS)).min(rows.count());
+        let parts = TASKS.div_ceil(chunks).max(m.div_ceil(ROWS)).min(m.div_ceil(kernels.rows));
         parallel_for(chunks * parts, 1, |tasks| {
             for task in tasks {
                 let (part, chunk) = (task / chunks, task % chunks);
                 let cut = |all: usize, i: usize, of: usize| all * i / of..all * (i + 1) / of;
-                let (panels, some) = (cut(rows.count(), part, parts), cut(across, chunk, chunks));
-                let some_rows = rows.at(panels.start).start..rows.at(panels.end - 1).end;
+                let (some_rows, some) = (cut(m, part, parts), cut(across, chunk, chunks));
+                let panels = RowPanels::new(some_rows.len(), kernels);
                 let columns = some.start * width..n.min(some.end * width);
                 let room = columns.len().next_multiple_of(lanes);
                 let own = if in_place { 0 } else { some_rows.len() * longest_slab::<T>(k) };
                 with_scratch(some_rows.len() * room + own, |scratch: &mut [T]| {
                     let (sums, own) = scratch.split_at_mut(some_rows.len() * room);
-                    let sums = sums.as_mut_ptr();
+                    let (sums, own) = (sums.as_mut_ptr(), own.as_mut_ptr());
                     // SAFETY: promised by the caller; tasks write apart.
                     unsafe {
                         for slab in slabs.clone() {
                             let b = packed.at(slab.start * all + columns.start * slab.len());
-                            let from = left.at(0, slab.start);
-                            // The panels of all rows, of which these are packed.
-                            let own = own.as_mut_ptr().wrapping_sub(some_rows.start * slab.len());
+                            let from = left.at(some_rows.start, slab.start);
                             if !in_place {
-                                rows.pack(panels.clone(), from, slab.len(), own);
+                                panels.pack(0..panels.count(), from, slab.len(), own);
                             }
-                            for rows in panels.clone().map(|i| rows.at(i)) {
+                            for rows in (0..panels.count()).map(|i| panels.at(i)) {
                                 for first in (0..room).step_by(width) {
                                     let registers = width.min(room - first) / lanes;
                                     let (access, a) = if in_place {
-                                        (Access::RowsByOffset, from.at(rows.start, 0).ptr)
+                                        (
+                                            Access::RowsByOffset,
+                                            from.at(rows.start, 0).ptr.cast_const(),
+                                        )
                                     } else {
-                                        (Access::Panels, own.wrapping_add(rows.start * slab.len()))
+                                        (
+                                            Access::Panels,
+                                            own.add(rows.start * slab.len()).cast_const(),
+                                        )
                                     };
-                                    let row = (rows.start - some_rows.start) * room;
                                     kernels.get(rows.len(), registers, access)(&Tile {
                                         k: slab.len(),
                                         a,
@@ -250,13 +253,13 @@ unsafe fn multiply<T: Real>(
                                         b_step: width,
                                         b_next: lanes,
                                         offsets: offsets.as_ptr(),
-                                        c: sums.add(row + first),
+                                        c: sums.add(rows.start * room + first),
                                         c_step: room,
                                         c_next: lanes,
                                         add: slab.start > 0,
                                         bias: match bias.ptr().is_null() || slab.start > 0 {
                                             true => std::ptr::null(),
-                                            false => bias.at(rows.start),
+                                            false => bias.at(some_rows.start + rows.start),
                                         },
                                     });
                                 }
