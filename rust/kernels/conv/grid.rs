@@ -142,8 +142,11 @@ impl Grid {
                 }
                 for (i, to) in to.chunks_mut(width).enumerate() {
                     let (from, to) = (from.add(i * distance), &mut to[..columns]);
+                    // Small strides are shuffles of registers, if the compiler knows them.
                     match conv.stride[2] {
                         2 => take_every(from, 2, to),
+                        3 => take_every(from, 3, to),
+                        4 => take_every(from, 4, to),
                         stride => take_every(from, stride, to),
                     }
                 }

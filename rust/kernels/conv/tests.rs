@@ -256,16 +256,24 @@ fn filters_of_one_element_match_naive() {
     let grouped = [base, tiny, strided(long), strided(base), long_transposed];
     let grouped = grouped.into_iter().chain([Conv { batch: 4, ..base }]).map(in_groups);
     let all = [base, ragged, long, long_transposed, tiny, volume, large, transposed, rounds, many];
-    let all = all.into_iter().chain([many_transposed, deep]);
+    // Small planes side by side: in one chunk of columns and in several, in several rounds, with
+    // fewer columns than a register has, and by chunks of rows.
+    let small = Conv { in_c: 70, out_c: 90, input: [1, 7, 7], batch: 3, ..base };
+    let chunks = Conv { in_c: 40, out_c: 33, batch: 6, ..small };
+    let cells = Conv { in_c: 400, out_c: 300, batch: 2, input: [1, 2, 2], ..base };
+    let small_rounds = Conv { in_c: 1100, out_c: 32, batch: 10, ..small };
+    let beside = [small, chunks, cells, small_rounds, strided(small)];
+    let beside = beside.into_iter().chain([small, strided(chunks)].map(in_groups));
+    let all = all.into_iter().chain([many_transposed, deep]).chain(beside.clone());
     let all = all.chain([base, large, long, rounds, tiny].map(strided)).chain(grouped.clone());
     let threads = [large, transposed, rounds, many, many_transposed, deep, strided(rounds)];
-    for conv in threads.into_iter().chain(grouped) {
+    for conv in threads.into_iter().chain(grouped).chain(beside) {
         check_threads(&with_output(conv).unwrap());
     }
     for conv in all {
         assert!(check(&with_output(conv).unwrap(), 5), "{conv:?}");
     }
-    for conv in [base, large, strided(rounds), many] {
+    for conv in [base, large, strided(rounds), many, small] {
         let conv = with_output(conv).unwrap();
         assert!(check_as::<f32>(&conv, 5, 1e-4), "{conv:?}");
     }

@@ -239,8 +239,6 @@ unsafe fn linear_by<G: Tiles, T: Byte>(
     y: *mut i32,
 ) {
     let groups = k.div_ceil(G::MEMBERS);
-    // SAFETY: promised by the caller.
-    let start = unsafe { starts::<G, T>(w, width, k, start) };
     let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
     let (panels, tiles) = (width.div_ceil(G::COLUMNS), rows.div_ceil(G::ROWS));
     with_groups(rows * groups, |data| {
@@ -261,8 +259,12 @@ unsafe fn linear_by<G: Tiles, T: Byte>(
                 for first in range.map(|panel| panel * G::COLUMNS) {
                     let count = G::COLUMNS.min(width - first);
                     // SAFETY: the rows of weights exist.
-                    unsafe { pack_columns::<G>(w.at(first * k), count, k, weights.as_mut_ptr()) };
-                    let (columns, start) = (weights.as_ptr(), start[first..].as_ptr());
+                    let start = unsafe {
+                        let w = w.at(first * k).cast_const();
+                        pack_columns::<G>(w, count, k, weights.as_mut_ptr());
+                        starts::<G, T>(w, count, k, start.get(first..).unwrap_or_default())
+                    };
+                    let (columns, start) = (weights.as_ptr(), start.as_ptr());
                     for rows in (0..tiles).map(|t| tile_rows(rows, tiles, t)) {
                         // SAFETY: the rows of data exist, and each column of `y` is one task's.
                         unsafe {

@@ -310,22 +310,34 @@ impl<'a, T: Real> Direct<'a, T> {
         bias: *const T,
         y: *mut T,
     ) -> Range<usize> {
-        let (width, columns) = (self.grid.cells[2], chunk.columns.clone());
-        let registers = chunk.span(width).div_ceil(self.kernels.lanes);
-        let (filters, room) = (weights.filters(), registers * self.kernels.lanes);
+        let (width, size, lanes) = (self.grid.cells[2], self.conv.out_size(), self.kernels.lanes);
+        let (filters, Block { rows, mut columns }) = (weights.filters(), chunk);
+        // SAFETY: promised by the caller.
+        let mut image = unsafe { image.add(rows.start * width + columns.start) };
+        // Whole tiles of a single row are summed up where they belong.
+        if let (1, Some(at)) = (rows.len(), self.output_row(rows.start)) {
+            let whole = columns.len() / self.kernels.columns() * self.kernels.columns();
+            // SAFETY: as above.
+            unsafe {
+                let y = y.add(filters.start * size + at + columns.start);
+                self.sum_up(weights, (image, whole / lanes), bias, (y, size));
+                image = image.add(whole);
+            }
+            columns.start += whole;
+        }
+        let rest = Block { rows, columns };
+        let registers = rest.span(width).div_ceil(lanes);
+        let (room, columns) = (registers * lanes, rest.columns);
         with_scratch(filters.len() * room, |sums: &mut [T]| {
             let sums = sums.as_mut_ptr();
-            // SAFETY: promised by the caller.
-            unsafe {
-                let image = image.add(chunk.rows.start * width + columns.start);
-                self.sum_up(weights, (image, registers), bias, sums);
-            }
-            for (i, row) in chunk.rows.enumerate() {
+            // SAFETY: as above.
+            unsafe { self.sum_up(weights, (image, registers), bias, (sums, room)) };
+            for (i, row) in rest.rows.enumerate() {
                 let Some(at) = self.output_row(row) else { continue };
                 for (k, f) in filters.clone().enumerate() {
                     // SAFETY: as above.
                     unsafe {
-                        let to = y.add(f * self.conv.out_size() + at + columns.start);
+                        let to = y.add(f * size + at + columns.start);
                         let from = sums.add(k * room + i * width).cast_const();
                         copy_row(from, to, columns.len());
                     }
@@ -335,7 +347,8 @@ impl<'a, T: Real> Direct<'a, T> {
         filters
     }
 
-    /// The sums of a part of the filters in some registers of positions, one row a filter.
+    /// The sums of a part of the filters in some registers of positions, in one row a filter; rows
+    /// are `row` apart.
     ///
     /// # Safety
     /// As [`Direct::chunk`], from where `image` points to; `sums` has room for them.
@@ -344,10 +357,10 @@ impl<'a, T: Real> Direct<'a, T> {
         weights: &Weights<T>,
         (image, registers): (*const T, usize),
         bias: *const T,
-        sums: *mut T,
+        (sums, row): (*mut T, usize),
     ) {
         let (kernels, depth, lanes) = (self.kernels, self.conv.depth(), self.kernels.lanes);
-        let (first, room) = (weights.filters().start, registers * self.kernels.lanes);
+        let first = weights.filters().start;
         let own = if weights.packed { 0 } else { kernels.rows * longest_slab::<T>(depth) };
         with_scratch(own, |own: &mut [T]| {
             for slab in slabs::<T>(depth) {
@@ -368,8 +381,8 @@ impl<'a, T: Real> Direct<'a, T> {
                                 b_step: 0,
                                 b_next: lanes,
                                 offsets: self.offsets[slab.clone()].as_ptr(),
-                                c: sums.add((rows.start - first) * room + register * lanes),
-                                c_step: room,
+                                c: sums.add((rows.start - first) * row + register * lanes),
+                                c_step: row,
                                 c_next: lanes,
                                 add: slab.start > 0,
                                 bias: if bias.is_null() || slab.start > 0 {

@@ -1,5 +1,6 @@
 //! Filters of one element: images are matrices already, or what strides leave of them.
 
+mod together;
 mod weight;
 
 use super::{Conv, Grid, fill_bias, report};
@@ -31,7 +32,9 @@ pub unsafe fn forward<T: Real>(
 ) {
     // SAFETY: promised by the caller.
     unsafe {
-        if suits_packing(conv) {
+        if together::suits(conv) {
+            together::forward(conv, x, w, bias, (y, done));
+        } else if suits_packing(conv) {
             multiply_packed(conv, x, w, bias, (y, done), keeper);
         } else {
             multiply(conv, x, w, bias, y, done);
@@ -201,6 +204,10 @@ unsafe fn collect_columns<T: Real>(conv: &Conv, x: *const T, threads: Threads, t
 /// # Safety
 /// As [`super::backward_data`].
 pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut T) {
+    if together::suits(conv) {
+        // SAFETY: promised by the caller.
+        return unsafe { together::backward_data(conv, dy, w, dx) };
+    }
     let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
     let (images, size) = (conv.batch * conv.groups, conv.in_size());
     let (dy, w, dx) = (Shared(dy.cast_mut()), Shared(w.cast_mut()), Shared(dx));

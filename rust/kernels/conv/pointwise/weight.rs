@@ -282,7 +282,12 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
 ///
 /// # Safety
 /// `x` has the items, and `to` room for them.
-unsafe fn collect_images<T: Real>(conv: &Conv, items: Range<usize>, x: Shared<T>, to: Shared<T>) {
+pub unsafe fn collect_images<T: Real>(
+    conv: &Conv,
+    items: Range<usize>,
+    x: Shared<T>,
+    to: Shared<T>,
+) {
     let (first, images) = (items.start * conv.groups, items.end * conv.groups);
     for image in first..images {
         // SAFETY: promised by the caller.

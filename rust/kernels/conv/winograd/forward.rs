@@ -241,8 +241,18 @@ impl<F> AcrossThreads<F> {
 /// The tiles of the output in regions that read about as many tiles as leave a task's block of the
 /// input in the second-level cache, and enough that the cost of reading the filters is negligible.
 pub fn regions(geometry: &Geometry) -> Regions {
+    Regions::new(geometry, region_tiles(geometry))
+}
+
+/// The tiles that a region should read.
+fn region_tiles(geometry: &Geometry) -> usize {
     let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96) * (POINTS / geometry.points());
-    Regions::new(geometry, if geometry.depth.kernel == 1 { tiles } else { 3 * tiles })
+    if geometry.depth.kernel == 1 { tiles } else { 3 * tiles }
+}
+
+/// Whether a region has room for the tiles that lie between one another.
+pub fn holds_block(geometry: &Geometry) -> bool {
+    geometry.dilate.iter().product::<usize>() <= region_tiles(geometry)
 }
 
 /// Transforms the filters of a block of output channels on some input channels.

@@ -9,7 +9,9 @@
 //! points; at each point, tiles times channels is a matrix that is multiplied by the transformed
 //! filters; the inverse transform takes the 36 sums to the outputs. Points are kept in blocks of
 //! [`LANES`] channels, so that transforms work on whole registers whatever the size of the image.
-//! Convolutions with stride 2 become some with stride 1 (`strided`): 7×7 is 4×4 then. Over volumes
+//! Convolutions with stride 2 become some with stride 1 (`strided`): 7×7 is 4×4 then. With dilation
+//! the positions of a tile are as far apart as taps, and tiles lie between one another (`tiles`).
+//! Over volumes
 //! the algorithm works on slices, one for each position on the depth axis: the sums of the taps on
 //! that axis are added at the points, where the tiles of a slice serve all filters that read it. If
 //! that axis alone has a filter, its tiles are lines across the slices (`Geometry::joined`).
@@ -60,6 +62,8 @@ pub struct Geometry {
     pad: [usize; 2],
     /// Taps of the filter along the axes of a plane: the same along both, or one along one.
     kernel: [usize; 2],
+    /// From a tap to the next; 1 along an axis without a filter.
+    dilate: [usize; 2],
     /// Terms of an output in the direct sum.
     direct: usize,
     /// With stride 2, where the channels come from; the other extents are those of the convolution
@@ -93,11 +97,13 @@ impl Geometry {
 
     /// The geometry of `conv`, if the algorithm applies.
     pub fn of(conv: &Conv) -> Option<Self> {
+        let dilate = [0, 1, 2].map(|a| if conv.kernel[a] == 1 { 1 } else { conv.dilate[a] });
+        let reach = |axis: usize| (conv.kernel[axis].max(1) - 1) * dilate[axis];
         let applies = conv.groups == 1
             && conv.stride[0] == 1
             && conv.stride[1] == conv.stride[2]
-            && conv.dilate == [1; 3]
-            && (0..3).all(|axis| conv.pad[axis] < conv.kernel[axis])
+            && (conv.stride[1] == 1 || dilate == [1; 3])
+            && (0..3).all(|axis| conv.pad[axis] <= reach(axis))
             && conv.out_size() > 0
             && conv.batch > 0
             && conv.in_c > 0
@@ -116,11 +122,13 @@ impl Geometry {
             output: [conv.output[1], conv.output[2]],
             pad: [conv.pad[1], conv.pad[2]],
             kernel: [conv.kernel[1], conv.kernel[2]],
+            dilate: [dilate[1], dilate[2]],
             direct: conv.depth(),
             phases: None,
         };
         let geometry = match conv.stride[1] {
-            1 => whole.joined(),
+            1 if whole.kernel == [1; 2] => whole.joined(dilate[0]),
+            1 if dilate[0] == 1 => whole,
             2 => strided::split(conv, whole),
             _ => return None,
         };
@@ -129,12 +137,9 @@ impl Geometry {
         (applies && is_tiled && FILTERS.contains(&down.max(across))).then_some(geometry)
     }
 
-    /// Itself, with the slices as rows where filters have taps along them only: rows and columns
-    /// are the columns then.
-    fn joined(self) -> Self {
-        if self.kernel != [1; 2] {
-            return self;
-        }
+    /// Itself, with the slices as rows, for filters that have taps along them only, `dilate` apart:
+    /// rows and columns are the columns then.
+    fn joined(self, dilate: usize) -> Self {
         let Depth { input, output, kernel, pad } = self.depth;
         let [read, written] = self.sizes();
         Geometry {
@@ -143,6 +148,7 @@ impl Geometry {
             output: [output, written],
             pad: [pad, 0],
             kernel: [kernel, 1],
+            dilate: [dilate, 1],
             ..self
         }
     }
@@ -187,8 +193,15 @@ impl Geometry {
     fn cuts(&self) -> (Cut, Cut) {
         let (sides, reach, [read_size, written_size]) = (self.sides(), self.reach(), self.sizes());
         let apart = self.depth.input * read_size;
-        let read =
-            Cut { planes: self.input, apart, pad: self.pad, side: reach, step: sides, reach };
+        let read = Cut {
+            planes: self.input,
+            apart,
+            pad: self.pad,
+            side: reach,
+            step: sides,
+            dilate: self.dilate,
+            reach,
+        };
         let apart = self.depth.output * written_size;
         (read, Cut { planes: self.output, apart, pad: [0; 2], side: sides, ..read })
     }
@@ -231,7 +244,7 @@ impl Geometry {
                 pad: self.depth.kernel - 1 - self.depth.pad,
                 ..self.depth
             },
-            pad: [0, 1].map(|axis| self.kernel[axis] - 1 - self.pad[axis]),
+            pad: [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilate[axis] - self.pad[axis]),
             ..*self
         }
     }
@@ -259,12 +272,17 @@ impl Geometry {
         let (of_tile, of_filter) = if is_square { (24, 2) } else { (3, 1) };
         let of_tiles = tiles * (inner + outer) * of_tile / 2;
         let of_filters = filters * each * of_filter / 2 / POINTS;
-        products + of_tiles + of_filters < direct
+        forward::holds_block(self) && products + of_tiles + of_filters < direct
     }
 
     /// Rows and columns of tiles of a slice.
     fn tiles(&self) -> [usize; 2] {
-        [0, 1].map(|axis| self.output[axis].div_ceil(self.sides()[axis]))
+        [0, 1].map(|axis| {
+            let dilate = self.dilate[axis];
+            let whole = dilate * self.sides()[axis];
+            let (blocks, rest) = (self.output[axis] / whole, self.output[axis] % whole);
+            blocks * dilate + rest.min(dilate)
+        })
     }
 }
 

@@ -71,9 +71,11 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Regions that read about `most` tiles; at least one tile of one output slice.
+    /// Regions that read about `most` tiles; at least one tile of one output slice, or those that
+    /// lie between one another: the outputs of a region have no gaps.
     pub fn new(geometry: &Geometry, most: usize) -> Self {
         let ([rows, columns], taps) = (geometry.tiles(), geometry.depth.kernel);
+        let [down, across] = geometry.dilate;
         let (run, runs) = match taps {
             1 => (geometry.slices(), 1),
             _ => (geometry.depth.output, geometry.batch),
@@ -82,8 +84,9 @@ impl Regions {
         let inputs = if taps == 1 { 1 } else { run.min(taps + 1) + taps - 1 };
         let fitting = most / inputs;
         // Long lines first: outputs are reported line by line.
-        let columns_each = even(columns, fitting);
-        let rows_each = even(rows, fitting / columns_each);
+        let columns_each = across * even(columns.div_ceil(across), fitting / across / down);
+        let rows_each = down * even(rows.div_ceil(down), fitting / columns_each / down);
+        let (rows_each, columns_each) = (rows_each.min(rows), columns_each.min(columns));
         let tiles_each = [rows_each, columns_each];
         let slices_each = match tiles_each == [rows, columns] || taps > 1 {
             true => even(run, (most / (rows_each * columns_each) + 1).saturating_sub(taps)),

@@ -102,10 +102,14 @@ proptest! {
     fn winograd_matches_naive(
         batch in 1usize..4, in_c in 1usize..36, out_c in 1usize..36, height in 1usize..14,
         width in 1usize..14, pad in [0usize..3, 0usize..3],
-        (kernel, stride) in (3usize..9, 1usize..3), seed: u64,
+        (kernel, stride) in (3usize..9, 1usize..3), dilate in [1usize..5, 1usize..5], seed: u64,
     ) {
         let extents = (batch, [in_c, out_c], [height, width], pad);
-        let conv = filter(kernel, stride, extents).filter(|c| Geometry::of(c).is_some());
+        let conv = filter(kernel, stride, extents).map(|conv| match seed % 2 {
+            0 => Conv { dilate: [1, dilate[0], dilate[1]], ..conv },
+            _ => conv,
+        });
+        let conv = conv.and_then(with_output).filter(|c| Geometry::of(c).is_some());
         let Some(conv) = conv else { return Ok(()) };
         let [x, w, dy] = operands(&conv, seed);
         let want = naive(&conv, &x, &w, &dy);
@@ -137,12 +141,17 @@ proptest! {
     fn filters_along_one_axis_match_naive(
         (axis, taps, pad) in (0usize..3, 3usize..6, 0usize..5), depth in 0usize..4,
         extents in (1usize..4, [1usize..36, 1usize..36], [1usize..12, 1usize..12, 1usize..12]),
-        wide in 1usize..90, seed: u64,
+        wide in 1usize..90, dilate in 1usize..9, seed: u64,
     ) {
         let (batch, channels, mut input) = extents;
         input[1 + seed as usize % 2] = wide;
         let conv = line((axis, taps, pad), depth.max(1), (batch, channels, input));
-        let Some(conv) = conv.filter(|c| Geometry::of(c).is_some()) else { return Ok(()) };
+        let conv = conv.map(|mut conv| {
+            conv.dilate[axis] = dilate;
+            conv
+        });
+        let conv = conv.and_then(with_output).filter(|c| Geometry::of(c).is_some());
+        let Some(conv) = conv else { return Ok(()) };
         let [x, w, dy] = operands(&conv, seed);
         let want = naive(&conv, &x, &w, &dy);
         for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
@@ -155,22 +164,30 @@ proptest! {
     fn each_tile_is_in_one_region(
         axis in [1usize..9, 1usize..4, 0usize..3], batch in 1usize..5,
         size in [1usize..40, 1usize..40], most in 1usize..200, shape in 0usize..3,
+        dilate in [1usize..5, 1usize..5],
     ) {
         let Some(conv) = volume(axis, (3, 1), (batch, [1, 1], size, [1, 1])) else { return Ok(()) };
         let conv = match shape {
             0 => Some(conv),
             shape => line((shape, 3, 1), axis[1], (batch, [1, 1], conv.input)),
         };
+        let conv = conv.map(|conv| Conv { dilate: [1, dilate[0], dilate[1]], ..conv });
+        let conv = conv.and_then(with_output);
         let Some(geometry) = conv.and_then(|conv| Geometry::of(&conv)) else { return Ok(()) };
         let regions = Regions::new(&geometry, most);
-        let [rows, across] = geometry.tiles();
-        let mut seen = vec![0; geometry.slices() * rows * across];
+        let [rows, columns] = geometry.tiles();
+        let mut seen = vec![0; geometry.slices() * rows * columns];
         let largest = regions.largest();
         for region in (0..regions.count()).map(|i| regions.at(i)) {
-            prop_assert!(region.tiles() <= largest.tiles() && region.tiles_read() <= largest.tiles_read());
+            prop_assert!(region.tiles() <= largest.tiles());
+            prop_assert!(region.tiles_read() <= largest.tiles_read());
+            // Regions have whole blocks of tiles that lie between one another.
+            let [down, across] = geometry.dilate;
+            prop_assert!(region.rows.start.is_multiple_of(down));
+            prop_assert!(region.columns.start.is_multiple_of(across));
             for (i, slice) in region.slices.clone().enumerate() {
                 for row in region.rows.clone() {
-                    let first = (slice * rows + row) * across;
+                    let first = (slice * rows + row) * columns;
                     region.columns.clone().for_each(|column| seen[first + column] += 1);
                 }
                 for tap in 0..region.taps {
@@ -183,14 +200,15 @@ proptest! {
             }
         }
         prop_assert!(seen.iter().all(|n| *n == 1));
-        let limit = if region_is_least(&largest) { usize::MAX } else { most };
+        let limit = if region_is_least(&geometry, &largest) { usize::MAX } else { most };
         prop_assert!(largest.tiles_read() <= limit);
     }
 }
 
-/// Whether a region has one tile of one output slice.
-fn region_is_least(region: &Region) -> bool {
-    region.tiles() == 1
+/// Whether a region has one block of tiles of one output slice.
+fn region_is_least(geometry: &Geometry, region: &Region) -> bool {
+    let [down, across] = geometry.dilate;
+    region.slices.len() == 1 && region.rows.len() <= down && region.columns.len() <= across
 }
 
 /// Positions that one region does not hold: they are split by rows, by columns and by slices.
@@ -211,6 +229,26 @@ fn lines_in_several_regions_match_naive() {
         for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
             assert!(close(got, want, 1e-11), "{conv:?}");
         }
+    }
+}
+
+/// Tiles between tiles, in several regions, rounds and tasks; along the first axis, too.
+#[test]
+fn dilated_filters_match_naive() {
+    let square = |dilate: [usize; 2], size| {
+        let conv = filter(3, 1, (1, [5, 3], size, dilate))?;
+        with_output(Conv { dilate: [1, dilate[0], dilate[1]], ..conv })
+    };
+    let line = |axis: usize, dilate: usize, input| {
+        let mut conv = line((axis, 3, dilate), 1, (1, [3, 5], input))?;
+        conv.dilate[axis] = dilate;
+        with_output(conv)
+    };
+    let squares = [square([2, 2], [50, 47]), square([3, 5], [41, 33]), square([12, 12], [29, 30])];
+    let lines = [line(0, 2, [23, 50, 3]), line(1, 7, [2, 61, 31]), line(2, 300, [1, 1, 2500])];
+    for conv in squares.into_iter().chain(lines) {
+        check_runs(conv);
+        check_bias(&conv.unwrap());
     }
 }
 
@@ -288,6 +326,9 @@ fn check_bias(conv: &Conv) {
 #[test]
 fn errors_stay_below_the_bound() {
     check_errors(&square(2, [64, 32], [14, 14], [1, 1]).unwrap());
+    let dilated = square(1, [32, 16], [14, 14], [2, 2]);
+    let dilated = dilated.map(|conv| Conv { dilate: [1, 2, 2], ..conv }).and_then(with_output);
+    check_errors(&dilated.unwrap());
     check_errors(&volume([4, 3, 1], (3, 1), (1, [16, 16], [14, 14], [1, 1])).unwrap());
     for (kernel, stride) in [(4, 1), (5, 1), (7, 2)] {
         let pad = [kernel / 2; 2];
@@ -339,7 +380,8 @@ fn threads_do_not_change_the_bits() {
     let flat = [(3, 1), (7, 2)].map(|(kernel, stride)| filter(kernel, stride, extents));
     let lines = (0..3).map(|axis| line((axis, 3, 1), 1, (3, [40, 24], [9, 19, 23])));
     let long = line((2, 3, 1), 1, (1, [40, 24], [1, 1, 2999]));
-    let others = lines.chain([long, volume([5, 3, 1], (3, 1), extents)]);
+    let dilated = flat[0].map(|conv| Conv { dilate: [1, 2, 3], ..conv }).and_then(with_output);
+    let others = lines.chain([long, dilated, volume([5, 3, 1], (3, 1), extents)]);
     for conv in flat.into_iter().chain(others).flatten() {
         let [x, w, dy] = operands(&conv, 3);
         let alone = transformed(&conv, &x, &w, &dy);
@@ -394,9 +436,15 @@ fn small_convolutions_are_calculated_directly() {
         Geometry::chosen::<f32>(&volume(depth, (3, 1), extents).unwrap()).is_some()
     };
     assert!(over_volumes([8, 3, 1]) && over_volumes([8, 1, 0]));
+    let dilated = |dilate: usize, size| {
+        let conv = square(1, [64, 64], [size; 2], [1, 1]).unwrap();
+        let conv = Conv { dilate: [1, dilate, dilate], pad: [0, dilate, dilate], ..conv };
+        Geometry::chosen::<f32>(&with_output(conv).unwrap()).is_some()
+    };
+    assert!(dilated(2, 28) && dilated(4, 33));
+    assert!(!dilated(12, 14) && !dilated(12, 96), "padding, and more tiles than a region has");
     let conv = square(8, [64, 64], [56; 2], [1, 1]).unwrap();
     assert!(Geometry::chosen::<f64>(&conv).is_none(), "float64 is exact");
-    assert!(Geometry::of(&Conv { dilate: [1, 2, 2], ..conv }).is_none());
     assert!(Geometry::of(&Conv { stride: [1, 2, 2], ..conv }).is_none(), "a side of two");
     assert!(Geometry::of(&Conv { stride: [1, 1, 2], ..conv }).is_none());
     assert!(Geometry::of(&Conv { kernel: [1, 3, 5], ..conv }).is_none());
@@ -405,7 +453,6 @@ fn small_convolutions_are_calculated_directly() {
     assert!(Geometry::chosen::<f32>(&conv).is_some() && Geometry::chosen::<f64>(&conv).is_none());
     let few = line((1, 3, 1), 1, (8, [8, 8], [1, 56, 56])).unwrap();
     assert!(Geometry::chosen::<f32>(&few).is_none());
-    assert!(Geometry::of(&Conv { dilate: [1, 2, 1], ..conv }).is_none());
     assert!(Geometry::of(&Conv { stride: [1, 2, 1], ..conv }).is_none());
     assert!(Geometry::of(&Conv { groups: 2, ..conv }).is_none());
     assert!(Geometry::of(&Conv { pad: [0, 3, 1], ..conv }).is_none());

@@ -66,9 +66,11 @@ impl Registers {
     }
 }
 
-/// The squares of planes that tiles read or write: along each axis `side` long, one every `step`
-/// positions from `-pad`. In between, a block of channels stands in scratch as
-/// `[row][column][LANES]`, including the margin that squares reach beyond the planes.
+/// The squares of planes that tiles read or write: along each axis `side` positions, `dilate`
+/// apart, from `-pad` on. `dilate` squares lie between one another, each one position after the one
+/// before; the next ones begin `step` of the distances further on. In between, a block of channels
+/// stands in scratch as `[row][column][LANES]`, including the margin that squares reach beyond the
+/// planes.
 #[derive(Clone, Copy)]
 pub struct Cut {
     pub planes: [usize; 2],
@@ -77,17 +79,37 @@ pub struct Cut {
     pub pad: [usize; 2],
     pub side: [usize; 2],
     pub step: [usize; 2],
+    pub dilate: [usize; 2],
     /// Points of a transformed tile along the axes.
     pub reach: [usize; 2],
+}
+
+/// Equally distant squares.
+struct Line {
+    count: usize,
+    /// Where the first is in scratch, in positions, and its number in the area.
+    position: usize,
+    tile: usize,
+    /// From one to the next, in positions and in numbers.
+    steps: [usize; 2],
 }
 
 /// Rows and columns of tiles of a slice.
 pub type Area<'a> = [&'a Range<usize>; 2];
 
 impl Cut {
+    /// The first position of a tile, which grows with its number.
+    fn first(&self, axis: usize, tile: usize) -> usize {
+        let dilate = self.dilate[axis];
+        tile / dilate * dilate * self.step[axis] + tile % dilate
+    }
+
     /// Rows and columns that tiles reach over.
     fn reached(&self, area: Area<'_>) -> [usize; 2] {
-        [0, 1].map(|axis| (area[axis].len() - 1) * self.step[axis] + self.side[axis])
+        [0, 1].map(|axis| {
+            let [first, last] = [area[axis].start, area[axis].end - 1].map(|t| self.first(axis, t));
+            last - first + (self.side[axis] - 1) * self.dilate[axis] + 1
+        })
     }
 
     /// Of the rows and columns that tiles reach over, those inside the plane, and the number before
@@ -95,21 +117,39 @@ impl Cut {
     fn inside(&self, area: Area<'_>) -> [(Range<usize>, usize); 2] {
         let reached = self.reached(area);
         [0, 1].map(|axis| {
-            let (pad, first) = (self.pad[axis], area[axis].start * self.step[axis]);
+            let (pad, first) = (self.pad[axis], self.first(axis, area[axis].start));
             let end = (first + reached[axis]).saturating_sub(pad).min(self.planes[axis]);
             let start = first.saturating_sub(pad).min(end);
             (start..end, pad.saturating_sub(first).min(reached[axis]))
         })
     }
 
-    /// Steps between the points and tiles of transformed tiles whose points are `point` apart.
-    fn steps(&self, [_, columns]: Area<'_>, point: usize) -> [usize; 4] {
-        [self.reach[1] * point, point, columns.len() * LANES, LANES]
+    /// The squares of an area in lines of equally distant ones, few lines of many squares each;
+    /// rows in scratch are `width` positions long.
+    fn lines(&self, area: Area<'_>, width: usize) -> impl Iterator<Item = Line> {
+        let counts = area.map(|tiles| tiles.len());
+        let (outer, inner) = if counts[0] > counts[1] { (1, 0) } else { (0, 1) };
+        let (apart, numbers) = ([width, 1], [counts[1], 1]);
+        let (cut, dilate) = (*self, self.dilate[inner]);
+        let place = move |axis: usize, start: usize, i: usize| {
+            (cut.first(axis, start + i) - cut.first(axis, start)) * apart[axis]
+        };
+        let starts = area.map(|tiles| tiles.start);
+        (0..counts[outer]).flat_map(move |i| {
+            (0..dilate.min(counts[inner])).map(move |j| Line {
+                count: (counts[inner] - j).div_ceil(dilate),
+                position: place(outer, starts[outer], i) + place(inner, starts[inner], j),
+                tile: i * numbers[outer] + j * numbers[inner],
+                steps: [dilate * cut.step[inner] * apart[inner], dilate * numbers[inner]],
+            })
+        })
     }
 
-    /// Steps between the positions and squares of scratch that is `width` positions wide.
-    fn staged_steps(&self, width: usize) -> [usize; 4] {
-        [width, 1, self.step[0] * width, self.step[1]].map(|positions| positions * LANES)
+    /// Steps between the points of a tile whose points are `point` apart, and between their
+    /// positions in scratch that is `width` positions wide.
+    fn steps(&self, point: usize, width: usize) -> [[usize; 2]; 2] {
+        let [down, across] = self.dilate;
+        [[self.reach[1] * point, point], [down * width * LANES, across * LANES]]
     }
 
     /// Transforms the tiles of an area of one slice and block of channels. `first` is the block's
@@ -129,8 +169,18 @@ impl Cut {
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
                 self.stage(planes, area, staged);
-                let from = (staged.as_ptr(), self.staged_steps(width));
-                run_all((run, None), area, from, (to, self.steps(area, point)));
+                let [[below, right], positions] = self.steps(point, width);
+                for line in self.lines(area, width) {
+                    let [apart, tiles] = line.steps.map(|step| step * LANES);
+                    run(&Squares {
+                        count: line.count,
+                        from: staged.as_ptr().add(line.position * LANES),
+                        to: to.add(line.tile * LANES),
+                        from_steps: [positions[0], positions[1], apart].map(|s| s as isize),
+                        to_steps: [below, right, tiles],
+                        bias: None,
+                    });
+                }
             }
         });
     }
@@ -197,7 +247,7 @@ impl Cut {
         &self,
         (from, point): (*const T, usize),
         area: Area<'_>,
-        run: (Transform<T>, Option<[T; LANES]>),
+        (run, bias): (Transform<T>, Option<[T; LANES]>),
         (first, channels): (*mut T, usize),
     ) {
         let ([height, width], [(lines, _), (columns, _)]) = (self.reached(area), self.inside(area));
@@ -205,8 +255,18 @@ impl Cut {
             let staged = staged.as_mut_ptr();
             // SAFETY: promised by the caller; the squares are inside the scratch.
             unsafe {
-                let from = (from, self.steps(area, point));
-                run_all(run, area, from, (staged, self.staged_steps(width)));
+                let [[below, right], positions] = self.steps(point, width);
+                for line in self.lines(area, width) {
+                    let [apart, tiles] = line.steps.map(|step| step * LANES);
+                    run(&Squares {
+                        count: line.count,
+                        from: from.add(line.tile * LANES),
+                        to: staged.add(line.position * LANES),
+                        from_steps: [below, right, tiles].map(|s| s as isize),
+                        to_steps: [positions[0], positions[1], apart],
+                        bias,
+                    });
+                }
                 // Lines that are as wide as the tiles and the planes are one line.
                 let (step, each) = if columns.len() == width && width == self.planes[1] {
                     (lines.len(), lines.len() * width)
@@ -221,35 +281,5 @@ impl Cut {
                 }
             }
         });
-    }
-}
-
-/// Transforms all squares of an area. Steps are from a point to the one below it and to the one
-/// right of it, and from a square to those.
-///
-/// # Safety
-/// As [`Transform`].
-unsafe fn run_all<T: Copy>(
-    (run, bias): (Transform<T>, Option<[T; LANES]>),
-    area: Area<'_>,
-    (from, from_steps): (*const T, [usize; 4]),
-    (to, to_steps): (*mut T, [usize; 4]),
-) {
-    // Few calls of many squares each.
-    let counts = area.map(|tiles| tiles.len());
-    let (outer, inner) = if counts[0] > counts[1] { (1, 0) } else { (0, 1) };
-    let steps = |all: [usize; 4]| [all[0], all[1], all[2 + inner]];
-    for i in 0..counts[outer] {
-        // SAFETY: promised by the caller.
-        unsafe {
-            run(&Squares {
-                count: counts[inner],
-                from: from.add(i * from_steps[2 + outer]),
-                to: to.add(i * to_steps[2 + outer]),
-                from_steps: steps(from_steps).map(|s| s as isize),
-                to_steps: steps(to_steps),
-                bias,
-            });
-        }
     }
 }
