@@ -73,9 +73,12 @@ pub mod x86 {
         ($apart:ident, $split:ident, $join:ident, $elem:ty, $reg:ty, $lanes:literal, $index:ty,
          $of_index:ident, $load:ident, $store:ident, $permute:ident) => {
             /// The elements with even and with odd places of two registers.
+            ///
+            /// # Safety
+            /// The machine has AVX-512.
             #[inline]
             #[target_feature(enable = "avx512f")]
-            pub fn $apart(a: $reg, b: $reg) -> [$reg; 2] {
+            pub unsafe fn $apart(a: $reg, b: $reg) -> [$reg; 2] {
                 const EVEN: [$index; $lanes] = {
                     let (mut places, mut i) = ([0; $lanes], 0);
                     while i < $lanes {
@@ -92,9 +95,10 @@ pub mod x86 {
                     }
                     places
                 };
-                // SAFETY: the arrays are registers of places.
-                let (even, odd) =
-                    unsafe { ($of_index(EVEN.as_ptr().cast()), $of_index(ODD.as_ptr().cast())) };
+                // SAFETY: the array is a register of places.
+                let even = unsafe { $of_index(EVEN.as_ptr().cast()) };
+                // SAFETY: as above.
+                let odd = unsafe { $of_index(ODD.as_ptr().cast()) };
                 [$permute(a, even, b), $permute(a, odd, b)]
             }
 
