@@ -41,7 +41,7 @@ crate::simd! {
         inputs: [*const T; N], out: *mut T, n: usize, f: &F,
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { map_serial(inputs, out, n, f) }
+        unsafe { blocks(inputs, out, n, f) }
     }
 }
 
@@ -56,6 +56,19 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
     n: usize,
     f: impl Fn([T; N]) -> T,
 ) {
+    // SAFETY: promised by the caller.
+    unsafe { blocks(inputs, out, n, &f) }
+}
+
+/// # Safety
+/// As [`map`].
+#[inline(always)]
+unsafe fn blocks<T: Real, F: Fn([T; N]) -> T, const N: usize>(
+    inputs: [*const T; N],
+    out: *mut T,
+    n: usize,
+    f: &F,
+) {
     for start in (0..n).step_by(BLOCK).map(opaque) {
         let mut block = [[T::zero(); BLOCK]; N];
         let count = BLOCK.min(n - start);
@@ -64,10 +77,11 @@ pub unsafe fn map_serial<T: Real, const N: usize>(
             for (b, p) in block.iter_mut().zip(inputs) {
                 copy_block(p.add(start), b.as_mut_ptr(), count);
             }
-            // One place where `f` is called, the last block's as well, so that it is inlined.
+            // Called in one place, the last block's as well, and not as the function of a reference,
+            // which is one more that may not be inlined.
             let mut result = [T::zero(); BLOCK];
             for (i, r) in result.iter_mut().enumerate() {
-                *r = f(std::array::from_fn(|k| block[k][i]));
+                *r = (*f)(std::array::from_fn(|k| block[k][i]));
             }
             copy_block(result.as_ptr(), out.add(start), count);
         }
