@@ -1,10 +1,8 @@
 //! Element types: the flags of MXNet's files and the Rust types that they stand for.
 
-pub mod half;
-
-use self::half::{f32_to_half, half_to_f32};
 use crate::error::{Error, Result, shown};
-use ::half::f16;
+use crate::half_precision::{f32_to_half, f64_to_half, half_to_f32};
+use half::f16;
 use std::fmt;
 
 /// The type of an array's elements. The discriminants are the flags used in `.params` files. As
@@ -163,7 +161,7 @@ macro_rules! element {
 element! {
     f32 => F32, |v: f64| v as f32, |v: f64| v as f32, |x: f32| x as f64, |v: i64| v as f32, |x: f32| x as i64, |v: f32| v, |x: f32| x;
     f64 => F64, |v: f64| v, |v: f64| v, |x: f64| x, |v: i64| v as f64, |x: f64| x as i64;
-    f16 => F16, f16::from_f64, f16::from_f64, |x: f16| f64::from(half_to_f32(x)), |v: i64| f16::from_f64(v as f64), |x: f16| half_to_f32(x) as i64, f32_to_half, half_to_f32;
+    f16 => F16, f64_to_half, f64_to_half, |x: f16| f64::from(half_to_f32(x)), |v: i64| f64_to_half(v as f64), |x: f16| half_to_f32(x) as i64, f32_to_half, half_to_f32;
     u8 => U8, |v: f64| v as i64 as u8, |v: f64| v as u8, |x: u8| x as f64, |v: i64| v as u8, |x: u8| x as i64;
     i32 => I32, |v: f64| v as i64 as i32, |v: f64| v as i32, |x: i32| x as f64, |v: i64| v as i32, |x: i32| x as i64;
     i8 => I8, |v: f64| v as i64 as i8, |v: f64| v as i8, |x: i8| x as f64, |v: i64| v as i8, |x: i8| x as i64;

@@ -13,6 +13,7 @@ pub mod error;
 pub mod executor;
 pub mod fork_join;
 pub mod graph;
+pub mod half_precision;
 pub mod huge_pages;
 pub mod image;
 pub mod kernels;

@@ -77,8 +77,8 @@ unsafe fn blocks<T: Real, F: Fn([T; N]) -> T, const N: usize>(
             for (b, p) in block.iter_mut().zip(inputs) {
                 copy_block(p.add(start), b.as_mut_ptr(), count);
             }
-            // Called in one place, the last block's as well, and not as the function of a reference,
-            // which is one more that may not be inlined.
+            // Called in one place, the last block's as well, and not as the function of a
+            // reference, which is one more that may not be inlined.
             let mut result = [T::zero(); BLOCK];
             for (i, r) in result.iter_mut().enumerate() {
                 *r = (*f)(std::array::from_fn(|k| block[k][i]));

@@ -2,13 +2,13 @@
 //!
 //! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over
 //! them is compiled to vector instructions; their integers use wrapping arithmetic, as an overflow
-//! check would be a branch; more of them, by way of double precision, are in `wide`. The
-//! double-precision ones are the system's. `single` and `double` offer
-//! the same names, so that a formula is written once for both.
+//! check would be a branch. More of them, by way of double precision, are in `wide`. The
+//! double-precision ones are the system's. `single` and `double` offer the same names, so that a
+//! formula is written once for both.
 
 mod wide;
 
-pub use crate::dtype::half::{f32_to_half, half_to_f32};
+pub use crate::half_precision::{f32_to_half, half_to_f32};
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]

@@ -2,15 +2,14 @@
 //! by the caller, block by block.
 
 use super::conv::winograd::transforms::Transformed;
-use super::gemm::few::Stored;
+use super::gemm::few::kernels::Stored;
 use super::gemm::micro::Tiled;
 use super::math::{double, exp_below_88_f32, single};
-use super::pooling::registers::Pooled;
 use super::scalar::Scalar;
 
 /// A floating-point type with hardware arithmetic, and the kernels that are written for its
 /// registers.
-pub trait Real: Scalar + Tiled + Transformed + Stored<Self> + Pooled {
+pub trait Real: Scalar + Tiled + Transformed + Stored<Self> {
     /// A constant.
     #[inline(always)]
     fn of(x: f64) -> Self {

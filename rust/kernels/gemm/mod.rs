@@ -217,15 +217,15 @@ unsafe fn product<T: Real>(
     }
 }
 
-/// Multiplies small matrices of every type, so that the library has detected the processor's
-/// features.
+/// Multiplies small matrices of every type by the crate, so that it has detected the processor's
+/// features and caches.
 pub fn prepare() {
     fn multiply<T: Real>() {
         let (a, mut c) = ([T::one(); 64], [T::zero(); 64]);
         let a = Mat::rows(a.as_ptr().cast_mut(), 8);
         // SAFETY: three matrices of 8 by 8, of which the last is apart from the others; A and B are
         // only read.
-        unsafe { gemm((8, 8, 8), a, a, Mat::rows(c.as_mut_ptr(), 8), false, Threads::One) };
+        unsafe { product((8, 8, 8), a, a, Mat::rows(c.as_mut_ptr(), 8), false, Threads::One) };
     }
     multiply::<f32>();
     multiply::<f64>();

@@ -11,6 +11,7 @@
 
 use super::Extent;
 use crate::error::{Error, Result};
+use crate::half_precision::{f32_to_half, half_to_f32};
 use crate::kernels::parallel::{Shared, parallel_for};
 use half::f16;
 use std::f64::consts::PI;
@@ -213,7 +214,7 @@ macro_rules! floating {
 
 floating! {
     u8, f32, f32::from, |x: f32| x.round_ties_even() as u8;
-    f16, f32, f32::from, f16::from_f32;
+    f16, f32, half_to_f32, f32_to_half;
     f32, f32, |x: f32| x, |x: f32| x;
     f64, f64, |x: f64| x, |x: f64| x;
 }

@@ -1,6 +1,7 @@
 //! Elementary functions against those of the standard library, and vectors against scalars.
 
 use super::*;
+use crate::half_precision::f64_to_half;
 use half::f16;
 
 #[test]
@@ -17,6 +18,19 @@ fn single_precision_rounds_to_half_as_the_standard_says() {
     let check = |x: f32| {
         let (got, want) = (f32_to_half(x), f16::from_f32(x));
         assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x:e}");
+        // A little more and a little less than a number of single precision may be rounded
+        // otherwise, if that is in the middle of two halves.
+        let x = f64::from(x);
+        let bits = x.to_bits();
+        assert!(f64_to_half(x).to_bits() == want.to_bits() || want.is_nan(), "{x:e}");
+        for near in [bits.wrapping_sub(1), bits.wrapping_add(1)].map(f64::from_bits) {
+            let got = f64_to_half(near);
+            let others = [-1i16, 0, 1].map(|step| want.to_bits().wrapping_add_signed(step));
+            let distance = |bits: u16| (f16::from_bits(bits).to_f64() - near).abs();
+            let least = others.map(distance).into_iter().fold(f64::INFINITY, f64::min);
+            let bad = near.abs() < 65_504.0 && distance(got.to_bits()) > least;
+            assert!(!bad, "{near:e}: {got:?}");
+        }
     };
     for x in (0..=u16::MAX).map(f16::from_bits) {
         let middle = 0.5 * (x.to_f32() + f16::from_bits(x.to_bits().wrapping_add(1)).to_f32());
@@ -71,11 +85,12 @@ fn functions_by_way_of_double_precision_are_rounded_once() {
         for x in [even * 1e-2, size, -size, near_one, -near_one] {
             inside.into_iter().for_each(|f| check(f, x));
         }
-        for x in [1.0 + size, size, even] {
+        for x in [1.0 + size, size, -size, even] {
             upwards.into_iter().for_each(|f| check(f, x));
         }
     }
-    for x in [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX] {
+    for x in [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN]
+    {
         everywhere.into_iter().chain(inside).chain(upwards).for_each(|f| check(f, x));
     }
 }

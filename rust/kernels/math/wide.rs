@@ -189,7 +189,8 @@ pub fn asinh(x: f32) -> f32 {
 #[inline(always)]
 pub fn acosh(x: f32) -> f32 {
     let x = f64::from(x);
-    (log2(x + ((x - 1.0) * (x + 1.0)).sqrt()) * LN_2) as f32
+    let y = log2(x + ((x - 1.0) * (x + 1.0)).sqrt()) * LN_2;
+    (if x >= 1.0 { y } else { f64::NAN }) as f32
 }
 
 #[inline(always)]

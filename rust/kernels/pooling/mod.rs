@@ -15,6 +15,7 @@ use super::real::Real;
 use super::scalar::Scalar;
 use super::scratch::with_scratch;
 use phases::LANES;
+use registers::Pooled;
 use rows::{Greatest, Total, forward};
 use rows_back::{averages_back, maxima_back};
 use std::ops::Range;
@@ -203,7 +204,7 @@ impl Pool {
     ///
     /// # Safety
     /// `x` is (planes, input), `y` (planes, output); they do not overlap.
-    pub unsafe fn forward<T: Real>(&self, x: *const T, y: *mut T) {
+    pub unsafe fn forward<T: Real + Pooled>(&self, x: *const T, y: *mut T) {
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
         self.for_planes(|plane| {
             // SAFETY: each plane of `y` belongs to one task.
@@ -215,7 +216,7 @@ impl Pool {
     ///
     /// # Safety
     /// `x` is a plane of the input, `y` of the output; they do not overlap.
-    pub(super) unsafe fn plane<T: Real>(&self, x: *const T, y: *mut T) {
+    pub(super) unsafe fn plane<T: Real + Pooled>(&self, x: *const T, y: *mut T) {
         // SAFETY: promised by the caller; the function is one of this machine and for these rows.
         unsafe {
             if let Some(run) = self.in_registers(level()).next() {

@@ -41,7 +41,7 @@ fn kinds() -> impl Strategy<Value = PoolKind> {
 }
 
 /// The outputs of a plane by every function in registers that this machine has for the pooling.
-fn in_registers<T: Real>(pool: &Pool, x: &[T]) -> Vec<Vec<T>> {
+fn in_registers<T: Real + Pooled>(pool: &Pool, x: &[T]) -> Vec<Vec<T>> {
     let levels = [Level::Baseline, Level::Avx2, Level::Avx512].into_iter();
     levels
         .filter(|&of| of <= level())

@@ -2,7 +2,7 @@
 
 use crate::dtype::Element;
 use crate::kernels::arith::Arith;
-use crate::kernels::math::half_to_f32;
+use crate::kernels::math::{f32_to_half, half_to_f32};
 use half::f16;
 
 /// An element type with the types its reductions are accumulated in.
@@ -69,7 +69,7 @@ impl Accumulate for f16 {
     }
     #[inline(always)]
     fn narrow(sum: f32) -> Self {
-        f16::from_f32(sum)
+        f32_to_half(sum)
     }
     #[inline(always)]
     fn square(self) -> f32 {

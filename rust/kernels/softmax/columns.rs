@@ -1,13 +1,12 @@
 //! Columns: neighbouring ones are handled together, row after row. A row is copied to a line of its
 //! own, calculated there in one loop, and copied back: memory that may be the same is not in the
 //! loop, and the line has whole blocks. The last of them ends with the columns and may overlap the
-//! one before. Columns that fill no block are copied to blocks of their own first.
+//! one before; columns that fill no block are a part of one.
 
 use super::block::copy_some;
 use super::{LANES, Softmax};
 use crate::kernels::pairwise::{LEAF, Pairwise};
 use crate::kernels::real::Real;
-use crate::kernels::scratch::with_scratch;
 
 /// Blocks that are handled together.
 const BLOCKS: usize = 4;
@@ -32,9 +31,13 @@ impl Extents {
     /// Copies a row to a line.
     ///
     /// # Safety
-    /// `x` holds the columns, at least `LANES` and more than the line without its last block.
+    /// `x` holds the columns, more than the line without its last block.
     #[inline(always)]
     unsafe fn read<T: Real, const N: usize>(&self, x: *const T, line: &mut [T; N]) {
+        if N == LANES && self.columns < LANES {
+            // SAFETY: promised by the caller.
+            return unsafe { copy_some(x, line.as_mut_ptr(), self.columns) };
+        }
         for at in (0..N).step_by(LANES) {
             // SAFETY: promised by the caller; the block lies in the line.
             unsafe {
@@ -50,6 +53,10 @@ impl Extents {
     /// As [`Extents::read`].
     #[inline(always)]
     unsafe fn write<T: Real, const N: usize>(&self, line: &[T; N], y: *mut T) {
+        if N == LANES && self.columns < LANES {
+            // SAFETY: promised by the caller.
+            return unsafe { copy_some(line.as_ptr(), y, self.columns) };
+        }
         for at in (0..N).step_by(LANES) {
             // SAFETY: as above.
             unsafe {
@@ -71,21 +78,6 @@ pub unsafe fn clear<T: Real>(s: &Softmax<T>, y: *mut T, columns: usize, length: 
     }
 }
 
-/// Copies rows of fewer than `LANES` elements to or from blocks.
-///
-/// # Safety
-/// `from` and `to` hold these rows, so many elements apart, and do not overlap.
-unsafe fn copy_rows<T: Real>(
-    (from, from_stride): (*const T, usize),
-    (to, to_stride): (*mut T, usize),
-    of: Extents,
-) {
-    for i in 0..of.rows {
-        // SAFETY: promised by the caller.
-        unsafe { copy_some(from.add(i * from_stride), to.add(i * to_stride), of.columns) };
-    }
-}
-
 /// `y = softmax(x)` of up to [`together`] columns.
 ///
 /// # Safety
@@ -99,28 +91,14 @@ pub unsafe fn forward<T: Real>(
     length: usize,
 ) {
     let of = Extents { stride: s.inner, columns, rows: length };
-    // SAFETY: promised by the caller; the scratch has a block for each row.
+    // SAFETY: promised by the caller.
     unsafe {
-        if columns >= LANES {
-            return match columns.div_ceil(LANES) {
-                1 => group::<T, LANES>(s, x, y, of),
-                2 => group::<T, { 2 * LANES }>(s, x, y, of),
-                3 => group::<T, { 3 * LANES }>(s, x, y, of),
-                _ => group::<T, { BLOCKS * LANES }>(s, x, y, of),
-            };
+        match columns.div_ceil(LANES) {
+            0 | 1 => group::<T, LANES>(s, x, y, of),
+            2 => group::<T, { 2 * LANES }>(s, x, y, of),
+            3 => group::<T, { 3 * LANES }>(s, x, y, of),
+            _ => group::<T, { BLOCKS * LANES }>(s, x, y, of),
         }
-        with_scratch(length * LANES, |room: &mut [T]| {
-            room.fill(T::zero());
-            let room = room.as_mut_ptr();
-            copy_rows((x, s.inner), (room, LANES), of);
-            group::<T, LANES>(
-                s,
-                room,
-                room,
-                Extents { stride: LANES, columns: LANES, rows: length },
-            );
-            copy_rows((room, LANES), (y, s.inner), of);
-        });
     }
 }
 
@@ -138,25 +116,14 @@ pub unsafe fn backward<T: Real>(
     length: usize,
 ) {
     let of = Extents { stride: s.inner, columns, rows: length };
-    // SAFETY: as above; the scratch has two blocks for each row.
+    // SAFETY: promised by the caller.
     unsafe {
-        if columns >= LANES {
-            return match columns.div_ceil(LANES) {
-                1 => group_back::<T, LANES>(s, y, dy, dx, of),
-                2 => group_back::<T, { 2 * LANES }>(s, y, dy, dx, of),
-                3 => group_back::<T, { 3 * LANES }>(s, y, dy, dx, of),
-                _ => group_back::<T, { BLOCKS * LANES }>(s, y, dy, dx, of),
-            };
+        match columns.div_ceil(LANES) {
+            0 | 1 => group_back::<T, LANES>(s, y, dy, dx, of),
+            2 => group_back::<T, { 2 * LANES }>(s, y, dy, dx, of),
+            3 => group_back::<T, { 3 * LANES }>(s, y, dy, dx, of),
+            _ => group_back::<T, { BLOCKS * LANES }>(s, y, dy, dx, of),
         }
-        with_scratch(2 * length * LANES, |room: &mut [T]| {
-            room.fill(T::zero());
-            let (y_room, dy_room) = (room.as_mut_ptr(), room.as_mut_ptr().add(length * LANES));
-            copy_rows((y, s.inner), (y_room, LANES), of);
-            copy_rows((dy, s.inner), (dy_room, LANES), of);
-            let blocks = Extents { stride: LANES, columns: LANES, rows: length };
-            group_back::<T, LANES>(s, y_room, dy_room, dy_room, blocks);
-            copy_rows((dy_room, LANES), (dx, s.inner), of);
-        });
     }
 }
 
@@ -164,7 +131,7 @@ crate::simd! {
     /// [`forward`] of columns that fill a line, but for a part of its last block.
     ///
     /// # Safety
-    /// As there, with at least `LANES` columns.
+    /// As there.
     unsafe fn group[T: Real, const N: usize][T, N](
         s: &Softmax<T>, x: *const T, y: *mut T, of: Extents,
     ) -> () {
@@ -221,7 +188,7 @@ crate::simd! {
     /// [`backward`], as [`group`].
     ///
     /// # Safety
-    /// As there, with at least `LANES` columns.
+    /// As there.
     unsafe fn group_back[T: Real, const N: usize][T, N](
         s: &Softmax<T>, y: *const T, dy: *const T, dx: *mut T, of: Extents,
     ) -> () {

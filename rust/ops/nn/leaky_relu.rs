@@ -196,7 +196,7 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param: &LeakyReluParam = call.attrs.get();
     let (data, out) = (&call.inputs[0], &call.outputs[0]);
     let (x, y, n) = (data.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size());
-    let (zero, one, slope) = (T::zero(), T::one(), T::of(param.slope.into()));
+    let (zero, slope) = (T::zero(), T::of(param.slope.into()));
     let skip = call.req[0] == OpReq::Null;
     // SAFETY: data and output have `n` elements and are the same memory or apart; so is the mask.
     unsafe {
@@ -275,7 +275,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     }
     let from = [0, 1].map(|i| call.inputs[i].as_ptr::<T>().cast_const());
     let (dx, n) = (call.outputs[0].as_ptr::<T>(), call.outputs[0].size());
-    let (zero, one, slope) = (T::zero(), T::one(), T::of(param.slope.into()));
+    let (zero, slope) = (T::zero(), T::of(param.slope.into()));
     let output = from_output(call.attrs);
     // SAFETY: all views have `n` elements and the output is one of the inputs or apart.
     unsafe {

@@ -5,6 +5,7 @@ use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use super::window::{Layout, spatial, swap_inner, three};
 use crate::error::{Error, Result};
+use crate::kernels::pooling::registers::Pooled;
 use crate::kernels::pooling::{Pool, PoolKind};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -280,7 +281,7 @@ fn sizes(layout: Layout, view: &View) -> (usize, usize, usize) {
     (s.product(0..1), s.product(1..2), s.product(2..s.ndim()))
 }
 
-fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
+fn forward<T: Real + Pooled>(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
     }

@@ -2,8 +2,8 @@
 //! writes the new weight, normally to the weight itself (`out=weight`). **A new one is one row of
 //! [`updates!`] below.**
 //!
-//! The gradient is first multiplied by `rescale_grad` and clipped to `clip_gradient` where that is
-//! positive.
+//! The gradient is first multiplied by `rescale_grad` and clipped to `clip_gradient` unless that is
+//! negative.
 
 use super::common::{elementwise, wanted};
 use crate::dtype::DType;
@@ -91,28 +91,33 @@ fn update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()> {
 /// As [`update`] on float16, calculated in float32 block by block.
 fn half_update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()> {
     let out = &call.outputs[0];
-    let half = |v: &View, part: &Range<usize>| {
-        // SAFETY: a part of a float16 view that nothing else touches while the kernel runs.
-        unsafe { std::slice::from_raw_parts_mut(v.as_ptr::<f16>().add(part.start), part.len()) }
+    // SAFETY: for both, a part of a float16 view; what is written belongs to the kernel while it
+    // runs, and parts to one task each.
+    let read = |v: &View, part: &Range<usize>| unsafe {
+        std::slice::from_raw_parts(v.as_ptr::<f16>().add(part.start), part.len())
+    };
+    // SAFETY: as above.
+    let written = |v: &View, part: &Range<usize>| unsafe {
+        std::slice::from_raw_parts_mut(v.as_ptr::<f16>().add(part.start), part.len())
     };
     parallel_for(out.size(), BLOCK, |part| {
         let n = part.len();
         let mut weight = [0f32; BLOCK];
         let mut gradient = [0f32; BLOCK];
         let mut states = [[0f32; BLOCK]; S];
-        half(&call.inputs[0], &part).convert_to_f32_slice(&mut weight[..n]);
-        half(&call.inputs[1], &part).convert_to_f32_slice(&mut gradient[..n]);
+        read(&call.inputs[0], &part).convert_to_f32_slice(&mut weight[..n]);
+        read(&call.inputs[1], &part).convert_to_f32_slice(&mut gradient[..n]);
         for (k, state) in states.iter_mut().enumerate() {
-            half(&call.inputs[2 + k], &part).convert_to_f32_slice(&mut state[..n]);
+            read(&call.inputs[2 + k], &part).convert_to_f32_slice(&mut state[..n]);
         }
         let (w, g) = (weight.as_mut_ptr(), gradient.as_ptr());
         // SAFETY: buffers hold a block.
         unsafe {
             run_block(&u, w.cast_const(), g, states.each_mut().map(|s| s.as_mut_ptr()), w, n)
         };
-        half(out, &part).convert_from_f32_slice(&weight[..n]);
+        written(out, &part).convert_from_f32_slice(&weight[..n]);
         for (k, state) in states.iter().enumerate() {
-            half(&call.inputs[2 + k], &part).convert_from_f32_slice(&state[..n]);
+            written(&call.inputs[2 + k], &part).convert_from_f32_slice(&state[..n]);
         }
     });
     Ok(())

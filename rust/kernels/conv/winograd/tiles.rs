@@ -85,7 +85,7 @@ pub struct Cut {
 }
 
 /// Equally distant squares.
-struct Line {
+struct TileLine {
     count: usize,
     /// Where the first is in scratch, in positions, and its number in the area.
     position: usize,
@@ -126,7 +126,7 @@ impl Cut {
 
     /// The squares of an area in lines of equally distant ones, few lines of many squares each;
     /// rows in scratch are `width` positions long.
-    fn lines(&self, area: Area<'_>, width: usize) -> impl Iterator<Item = Line> {
+    fn lines(&self, area: Area<'_>, width: usize) -> impl Iterator<Item = TileLine> {
         let counts = area.map(|tiles| tiles.len());
         let (outer, inner) = if counts[0] > counts[1] { (1, 0) } else { (0, 1) };
         let (apart, numbers) = ([width, 1], [counts[1], 1]);
@@ -136,7 +136,7 @@ impl Cut {
         };
         let starts = area.map(|tiles| tiles.start);
         (0..counts[outer]).flat_map(move |i| {
-            (0..dilate.min(counts[inner])).map(move |j| Line {
+            (0..dilate.min(counts[inner])).map(move |j| TileLine {
                 count: (counts[inner] - j).div_ceil(dilate),
                 position: place(outer, starts[outer], i) + place(inner, starts[inner], j),
                 tile: i * numbers[outer] + j * numbers[inner],

@@ -28,7 +28,7 @@ pub type Dots<T, S> = unsafe fn((*const T, usize), (*const S, usize), usize, *mu
 pub type Sums<T, S> = unsafe fn((*const T, usize), (*const S, usize), (*mut T, usize), usize, bool);
 
 /// The kernels of one instruction set, by rows - 1.
-pub struct Kernels<T: 'static, S: 'static> {
+pub struct FewKernels<T: 'static, S: 'static> {
     /// Of [`WIDE`] columns, and of one.
     pub dots: [[Dots<T, S>; 2]; TOGETHER],
     /// Of [`WIDE`] terms, and of one.
@@ -38,7 +38,7 @@ pub struct Kernels<T: 'static, S: 'static> {
 /// A type in which the right operand may be stored, to be multiplied as `T`.
 pub trait Stored<T: 'static>: Copy + Sized + 'static {
     /// The kernels of `level`, which this machine must have for them to be called.
-    fn few_kernels(level: Level) -> &'static Kernels<T, Self>;
+    fn few_kernels(level: Level) -> &'static FewKernels<T, Self>;
 }
 
 /// Elements at `from`: a register of them, or `n` and zeros.
@@ -230,7 +230,7 @@ compiled!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 /// The kernels of one instruction set and register.
 macro_rules! kernels {
     ($set:ident, $vector:ty, $stored:ty, $($rows:literal)*) => {
-        &Kernels {
+        &FewKernels {
             dots: [$([
                 $set::dots::<$vector, $stored, $rows, WIDE>,
                 $set::dots::<$vector, $stored, $rows, 1>,
@@ -247,7 +247,7 @@ macro_rules! kernels {
 macro_rules! stored {
     ($($stored:ty as $t:ty, $baseline:ty, $avx2:ident, $avx512:ident;)*) => {$(
         impl Stored<$t> for $stored {
-            fn few_kernels(level: Level) -> &'static Kernels<$t, Self> {
+            fn few_kernels(level: Level) -> &'static FewKernels<$t, Self> {
                 match level {
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => {

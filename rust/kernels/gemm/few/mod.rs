@@ -4,7 +4,7 @@
 //! at once, lane by lane. Where the columns of a term do, rows of `B` are added to rows of `C`,
 //! which stay in the first cache. Either way the time is that of reading `B`.
 
-mod kernels;
+pub mod kernels;
 
 use super::{Mat, Threads};
 use crate::kernels::arch::level;
@@ -14,12 +14,12 @@ use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-pub use kernels::Stored;
-use kernels::{TOGETHER, WIDE};
+use kernels::{Stored, TOGETHER, WIDE};
 use std::ops::Range;
 
-/// Terms that are added in one lane after the other, or one after the other, at most.
+/// Terms of a column that are added up at most before their sum is added to `C`, lane by lane.
 const TERMS: usize = 2048;
+/// Terms that are added to rows of `C` at most before these are added to what is there.
 const RUN: usize = 1024;
 /// Bytes of rows of `C` that stay in the first cache.
 const NEAR_BYTES: usize = 1 << 14;
@@ -52,14 +52,14 @@ pub fn side<T>((m, n, k): (usize, usize, usize), a: Mat<T>, b: Mat<T>) -> Option
 }
 
 /// How a product is cut into tasks; by extents only.
-struct Cut {
+struct Shares {
     /// Columns of a task.
     columns: usize,
     /// Parts of the terms, each of which has sums of its own.
     parts: usize,
 }
 
-impl Cut {
+impl Shares {
     /// Columns are cut before terms if they stand apart, and otherwise where they exceed `near`.
     fn new((m, n, k): (usize, usize, usize), by_columns: bool, near: usize) -> Self {
         let elements = n.saturating_mul(k);
@@ -67,7 +67,7 @@ impl Cut {
         let columns =
             if by_columns { n.div_ceil(tasks).next_multiple_of(WIDE) } else { n.min(near) };
         let parts = (tasks / n.div_ceil(columns)).min(k / PART);
-        Cut { columns, parts: parts.max(1) }
+        Shares { columns, parts: parts.max(1) }
     }
 }
 
@@ -87,12 +87,12 @@ pub unsafe fn multiply<T: Real, S: Stored<T>>(
         return;
     }
     let by_columns = b.row == 1;
-    let cut = Cut::new((m, n, k), by_columns, NEAR_BYTES / size_of::<T>() / m.min(TOGETHER));
-    let across = n.div_ceil(cut.columns);
-    let threads = if across * cut.parts == 1 { Threads::One } else { threads };
+    let shares = Shares::new((m, n, k), by_columns, NEAR_BYTES / size_of::<T>() / m.min(TOGETHER));
+    let across = n.div_ceil(shares.columns);
+    let threads = if across * shares.parts == 1 { Threads::One } else { threads };
     let is_packed = a.col == 1 || k == 1;
     let room = if is_packed { 0 } else { m * k };
-    let sums = if cut.parts == 1 { 0 } else { cut.parts * m * n };
+    let sums = if shares.parts == 1 { 0 } else { shares.parts * m * n };
     with_scratch(room + sums, |scratch: &mut [T]| {
         let (packed, sums) = scratch.split_at_mut(room);
         let left = if is_packed {
@@ -104,14 +104,14 @@ pub unsafe fn multiply<T: Real, S: Stored<T>>(
             to
         };
         let partial = Shared(sums.as_mut_ptr());
-        threads.split(across * cut.parts, 1, |tasks| {
+        threads.split(across * shares.parts, 1, |tasks| {
             for task in tasks {
                 let (chunk, part) = (task % across, task / across);
-                let columns = chunk * cut.columns..n.min((chunk + 1) * cut.columns);
-                let terms = k * part / cut.parts..k * (part + 1) / cut.parts;
+                let columns = chunk * shares.columns..n.min((chunk + 1) * shares.columns);
+                let terms = k * part / shares.parts..k * (part + 1) / shares.parts;
                 // SAFETY: promised by the caller; tasks have columns or sums of their own.
                 unsafe {
-                    let (to, add) = if cut.parts == 1 {
+                    let (to, add) = if shares.parts == 1 {
                         (c, add)
                     } else {
                         (Mat::rows(partial.at(part * m * n), n), false)
@@ -127,7 +127,7 @@ pub unsafe fn multiply<T: Real, S: Stored<T>>(
                 }
             }
         });
-        if cut.parts > 1 {
+        if shares.parts > 1 {
             // SAFETY: promised by the caller.
             unsafe { join(sums, (m, n), c, add) };
         }

@@ -1,3 +1,4 @@
+use super::kernels::FewKernels;
 use super::*;
 use crate::fork_join::tests::in_team;
 use crate::kernels::arch::Level;
@@ -74,37 +75,55 @@ fn large_operands_match_naive() {
 /// Every kernel that this machine can run.
 #[test]
 fn kernels_of_every_level_agree() {
-    let (a, b) = (naive::noise(4 * 70, 1), naive::noise(WIDE * 70, 2));
-    let plain = |i: usize, j: usize, k: usize| -> f64 {
-        (0..k).map(|p| a[i * 70 + p] * b[j * 70 + p]).sum()
-    };
     for found in [Level::Baseline, Level::Avx2, Level::Avx512] {
-        if found > level() {
-            continue;
+        if found <= level() {
+            check_kernels::<f64, f64>(f64::few_kernels(found), |x| x, |x| x, 1e-13);
+            check_kernels::<f32, f32>(f32::few_kernels(found), |x| x as f32, f64::from, 1e-5);
+            check_kernels::<f32, f16>(f16::few_kernels(found), f16::from_f64, f16::to_f64, 1e-5);
         }
-        let kernels = f64::few_kernels(found);
-        for (m, k) in (1..=TOGETHER).flat_map(|m| [0, 1, 7, 16, 61].map(|k| (m, k))) {
-            let mut sums = [0.0; TOGETHER * WIDE];
-            // SAFETY: the machine has the level, and the arrays hold these rows.
+    }
+}
+
+/// Rows of 70 elements, of which the first `k` count.
+fn check_kernels<T: Real, S: Stored<T>>(
+    kernels: &FewKernels<T, S>,
+    store: fn(f64) -> S,
+    load: fn(S) -> f64,
+    tolerance: f64,
+) {
+    const ROW: usize = 70;
+    let of = |x: &f64| T::of(*x);
+    let a: Vec<T> = naive::noise(TOGETHER * ROW, 1).iter().map(of).collect();
+    let b: Vec<S> = naive::noise(WIDE * ROW, 2).into_iter().map(store).collect();
+    let before: Vec<T> = naive::noise(TOGETHER * ROW, 3).iter().map(of).collect();
+    let (wide_a, wide_b) = (|at: usize| a[at].to_f64(), |at: usize| load(b[at]));
+    let near = |got: T, want: f64| assert!((got.to_f64() - want).abs() < tolerance, "{want}");
+    for (m, k) in (1..=TOGETHER).flat_map(|m| [0, 1, 7, 16, 61].map(|k| (m, k))) {
+        for (single, n) in [WIDE, 1].into_iter().enumerate() {
+            let mut sums = [T::zero(); TOGETHER * WIDE];
+            // SAFETY: the machine has the kernels' instructions, and the arrays hold these rows.
             unsafe {
-                let (a, b) = ((a.as_ptr(), 70), (b.as_ptr(), 70));
-                kernels.dots[m - 1][0](a, b, k, sums.as_mut_ptr());
+                let run = kernels.dots[m - 1][single];
+                run((a.as_ptr(), ROW), (b.as_ptr(), ROW), k, sums.as_mut_ptr());
             }
-            for (i, j) in (0..m).flat_map(|i| (0..WIDE).map(move |j| (i, j))) {
-                assert!((sums[i * WIDE + j] - plain(i, j, k)).abs() < 1e-13, "{found:?}");
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let terms = (0..k).map(|p| wide_a(i * ROW + p) * wide_b(j * ROW + p));
+                near(sums[i * WIDE + j], terms.sum());
             }
-            let mut rows = naive::noise(4 * 70, 3);
-            let before = rows.clone();
-            // SAFETY: as above.
-            unsafe {
-                let (a, b) = ((a.as_ptr(), 70), (b.as_ptr(), 70));
-                kernels.sums[m - 1][0](a, b, (rows.as_mut_ptr(), 70), k, false);
-            }
-            for (at, x) in rows.iter().enumerate() {
-                let (i, j) = (at / 70, at % 70);
-                let sum: f64 = (0..WIDE).map(|p| a[i * 70 + p] * b[p * 70 + j]).sum();
-                let want = if i < m && j < k { before[at] + sum } else { before[at] };
-                assert!((x - want).abs() < 1e-13, "{found:?}");
+            for begin in [false, true] {
+                let mut rows = before.clone();
+                // SAFETY: as above.
+                unsafe {
+                    let run = kernels.sums[m - 1][single];
+                    let to = (rows.as_mut_ptr(), ROW);
+                    run((a.as_ptr(), ROW), (b.as_ptr(), ROW), to, k, begin);
+                }
+                for (at, x) in rows.iter().enumerate() {
+                    let (i, j) = (at / ROW, at % ROW);
+                    let sum: f64 = (0..n).map(|p| wide_a(i * ROW + p) * wide_b(p * ROW + j)).sum();
+                    let start = if begin { 0.0 } else { before[at].to_f64() };
+                    near(*x, if i < m && j < k { start + sum } else { before[at].to_f64() });
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Registers of the machine behind one interface, so that the micro-kernel is written once.
+//! Registers of the machine behind one interface, so that a kernel is written once for all of them.
 //!
 //! The functions are `#[inline(always)]` and only ever run inside a function that enables the
-//! instruction set (`micro.rs`).
+//! instruction set.
 
 use crate::dtype::Element;
 use crate::kernels::math::half_to_f32;
@@ -42,7 +42,8 @@ pub trait Vector: Copy {
     /// `n` elements can be written at `to`.
     unsafe fn store_part(self, to: *mut Self::Elem, n: usize);
 
-    /// The sums of all lanes of eight registers: of each, halves are added until one is left.
+    /// The sum of the lanes of each of eight registers: parts of a register are added until one is
+    /// left, in an order of each kind of register's own.
     ///
     /// # Safety
     /// As [`Vector::splat`].

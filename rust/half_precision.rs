@@ -1,4 +1,5 @@
-//! Half precision and single precision, as arithmetic that compilers turn into vectors.
+//! Half precision made of other numbers and made into them, as arithmetic that compilers turn into
+//! vectors, with the same results on every machine.
 
 use half::f16;
 
@@ -31,4 +32,15 @@ pub fn f32_to_half(x: f32) -> f16 {
     let half = if size >= INFINITE { 0x7c00 } else { half };
     let half = if x.is_nan() { 0x7e00 | (size >> 13 & 0x1ff) } else { half };
     f16::from_bits((half | (bits >> 16 & 0x8000)) as u16)
+}
+
+/// As [`f32_to_half`], rounded once: on the way to single precision inexact numbers become odd, so
+/// that none of them lies in the middle of two halves.
+#[inline(always)]
+pub fn f64_to_half(x: f64) -> f16 {
+    let near = x as f32;
+    let bits = near.to_bits();
+    let toward_zero = if f64::from(near).abs() > x.abs() { bits.wrapping_sub(1) } else { bits };
+    let odd = if f64::from(near) == x { bits } else { toward_zero | 1 };
+    f32_to_half(f32::from_bits(odd))
 }
