@@ -129,9 +129,8 @@ pub fn tanh_f32(x: f32) -> f32 {
     p = p * z - 3.333_328_2e-1;
     let near = p * z * x + x;
     let far = 1.0 - 2.0 / (exp_f32(a + a) + 1.0);
-    let far = if x < 0.0 { -far } else { far };
     let y = if a < 0.625 { near } else { far };
-    if x.is_nan() { x } else { y }
+    if x.is_nan() { x } else { y.copysign(x) }
 }
 
 /// a^b rounded once from about 40 bits, with C's special values (C99, F.9.4.4): `2^(b log2(a))` in
@@ -158,6 +157,7 @@ pub fn pow_f32(a: f32, b: f32) -> f32 {
 mod c {
     unsafe extern "C" {
         pub safe fn erf(x: f64) -> f64;
+        pub safe fn erfc(x: f64) -> f64;
         pub safe fn tgamma(x: f64) -> f64;
         // The reentrant form: the other one writes a global variable.
         pub fn lgamma_r(x: f64, sign: *mut i32) -> f64;
@@ -170,7 +170,7 @@ pub fn erf_f64(x: f64) -> f64 {
 }
 
 /// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010),
-/// then two Newton steps.
+/// then Newton steps.
 pub fn erfinv_f64(x: f64) -> f64 {
     if x.abs() >= 1.0 || x.is_nan() {
         return if x.abs() == 1.0 { x * f64::INFINITY } else { f64::NAN };
@@ -203,14 +203,19 @@ pub fn erfinv_f64(x: f64) -> f64 {
         ];
         (w.sqrt() - 3.0, c)
     };
-    let mut y = coefficients.iter().fold(0.0, |p, c| p * start + c) * x;
-    for _ in 0..2 {
+    let size = x.abs();
+    let mut y = coefficients.iter().fold(0.0, |p, c| p * start + c) * size;
+    for _ in 0..4 {
         let slope = std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp();
-        if slope > 0.0 {
-            y -= (erf_f64(y) - x) / slope;
+        if y > 1.0 {
+            // Near 1 the distance from 1 is exact, and its logarithm is nearly a square.
+            let rest = c::erfc(y);
+            y += rest / slope * (rest / (1.0 - size)).ln();
+        } else {
+            y -= (erf_f64(y) - size) / slope;
         }
     }
-    y
+    y.copysign(x)
 }
 
 /// log(abs(gamma(x))); infinite at 0, at the negative integers and at both infinities.
@@ -406,7 +411,7 @@ pub mod double {
     }
     #[inline(always)]
     pub fn atanh(x: f64) -> f64 {
-        x.atanh()
+        x.abs().atanh().copysign(x)
     }
     #[inline(always)]
     pub fn softplus(x: f64) -> f64 {

@@ -172,6 +172,7 @@ fn limits() {
     assert!(log_f32(-1.0).is_nan());
     assert_eq!(tanh_f32(f32::INFINITY), 1.0);
     assert_eq!(tanh_f32(-50.0), -1.0);
+    assert!(tanh_f32(-0.0).is_sign_negative() && !tanh_f32(0.0).is_sign_negative());
 }
 
 #[test]
@@ -180,6 +181,9 @@ fn special_functions_have_their_tabulated_values() {
     close(erf_f64(0.5), 0.520_499_877_813_046_5);
     close(erf_f64(3.0), 0.999_977_909_503_001_4);
     close(erfinv_f64(0.5), 0.476_936_276_204_469_9);
+    close(erfinv_f64(f64::EPSILON / 2.0 - 1.0), -5.863_584_748_755_168);
+    close(erfinv_f64(1.0 - f64::EPSILON), 5.805_018_683_193_453);
+    close(double::atanh(f64::EPSILON / 2.0 - 1.0), -18.714_973_875_118_524);
     close(gamma_f64(5.0), 24.0);
     close(gamma_f64(0.5), std::f64::consts::PI.sqrt());
     close(gammaln_f64(10.5), 13.940_625_219_403_763);

@@ -104,15 +104,18 @@ pub fn spatial(tuple: &Tuple, name: &str, rank: usize, fill: i64, least: i64) ->
     if tuple.is_empty() {
         return Ok(Tuple::from_elem(fill, rank));
     }
-    if tuple.len() != rank {
-        let got = Shape::new(tuple);
-        return Err(Error::argument(name, "value", got, format!("{rank} numbers, as kernel has")));
-    }
-    if tuple.iter().any(|v| !(least..=MOST).contains(v)) {
-        let expected = format!("numbers from {least} to {MOST}");
-        return Err(Error::argument(name, "value", Shape::new(tuple), expected));
-    }
-    Ok(tuple.clone())
+    // (Not as a shape, in which what is negative is unknown.)
+    let expected = if tuple.len() != rank {
+        format!("{rank} numbers, as kernel has")
+    } else if tuple.iter().any(|v| !(least..=MOST).contains(v)) {
+        format!("numbers from {least} to {MOST}")
+    } else {
+        return Ok(tuple.clone());
+    };
+    let numbers: Vec<_> = tuple.iter().map(i64::to_string).collect();
+    let comma = if numbers.len() == 1 { "," } else { "" };
+    let got = format!("({}{comma})", numbers.join(", "));
+    Err(Error::argument(name, "value", got, expected))
 }
 
 /// Spatial values as three, leading ones filled.

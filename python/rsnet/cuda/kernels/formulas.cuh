@@ -225,7 +225,7 @@ __device__ inline double digamma_of(double x) {
 }
 
 // The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010),
-// then two Newton steps.
+// then Newton steps.
 __device__ inline double erfinv_of(double x) {
   if (!(::fabs(x) < 1)) return ::fabs(x) == 1 ? x * infinity_f() : x - x + ::sqrt(-1.0);
   const double near[9] = {2.81022636e-8, 3.43273939e-7, -3.5233877e-6, -4.39150654e-6,
@@ -235,12 +235,18 @@ __device__ inline double erfinv_of(double x) {
   double w = -::log((1 - x) * (1 + x)), p = 0;
   double start = w < 5 ? w - 2.5 : ::sqrt(w) - 3;
   for (int i = 0; i < 9; i++) p = p * start + (w < 5 ? near[i] : far[i]);
-  double y = p * x;
-  for (int i = 0; i < 2; i++) {
+  double size = ::fabs(x), y = p * size;
+  for (int i = 0; i < 4; i++) {
     double slope = std::f64::consts::FRAC_2_SQRT_PI * ::exp(-y * y);
-    if (slope > 0) y -= (::erf(y) - x) / slope;
+    if (y > 1) {
+      // Near 1 the distance from 1 is exact, and its logarithm is nearly a square.
+      double rest = ::erfc(y);
+      y += rest / slope * ::log(rest / (1 - size));
+    } else {
+      y -= (::erf(y) - size) / slope;
+    }
   }
-  return y;
+  return ::copysign(y, x);
 }
 
 template <class C> __device__ Real<C> gamma(Real<C> x) { return Real<C>((C)gamma_of((double)x.v)); }

@@ -194,20 +194,20 @@ macro_rules! compiled {
             /// # Safety
             /// As [`Dots`].
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn dots<V: Load<S>, S, const M: usize, const N: usize>(
+            pub unsafe fn run_dots<V: Load<S>, S, const M: usize, const N: usize>(
                 a: (*const V::Elem, usize),
                 b: (*const S, usize),
                 k: usize,
                 sums: *mut V::Elem,
             ) {
                 // SAFETY: promised by the caller.
-                unsafe { super::dots::<V, S, M, N>(a, b, k, sums) }
+                unsafe { dots::<V, S, M, N>(a, b, k, sums) }
             }
 
             /// # Safety
             /// As [`Sums`].
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn sums<V: Load<S>, S, const M: usize, const N: usize>(
+            pub unsafe fn run_sums<V: Load<S>, S, const M: usize, const N: usize>(
                 a: (*const V::Elem, usize),
                 b: (*const S, usize),
                 c: (*mut V::Elem, usize),
@@ -215,7 +215,7 @@ macro_rules! compiled {
                 begin: bool,
             ) {
                 // SAFETY: promised by the caller.
-                unsafe { super::sums::<V, S, M, N>(a, b, c, n, begin) }
+                unsafe { sums::<V, S, M, N>(a, b, c, n, begin) }
             }
         }
     };
@@ -232,12 +232,12 @@ macro_rules! kernels {
     ($set:ident, $vector:ty, $stored:ty, $($rows:literal)*) => {
         &FewKernels {
             dots: [$([
-                $set::dots::<$vector, $stored, $rows, WIDE>,
-                $set::dots::<$vector, $stored, $rows, 1>,
+                $set::run_dots::<$vector, $stored, $rows, WIDE>,
+                $set::run_dots::<$vector, $stored, $rows, 1>,
             ]),*],
             sums: [$([
-                $set::sums::<$vector, $stored, $rows, WIDE>,
-                $set::sums::<$vector, $stored, $rows, 1>,
+                $set::run_sums::<$vector, $stored, $rows, WIDE>,
+                $set::run_sums::<$vector, $stored, $rows, 1>,
             ]),*],
         }
     };
