@@ -13,7 +13,7 @@ pub mod few;
 pub mod micro;
 pub mod pack;
 pub mod packed;
-mod tiny;
+pub mod tiny;
 mod unpacked;
 pub mod vector;
 

@@ -17,7 +17,7 @@ use crate::kernels::scalar::Scalar;
 /// every register.
 const REACH: usize = 3;
 
-/// The windows of a plane, from `x` to `y`; widths as for [`super::rows::forward`].
+/// The windows of a plane, from `x` to `y`; widths as for `rows::forward`.
 ///
 /// # Safety
 /// The machine has the function's instructions. `x` and `y` are planes of input and output, whose
