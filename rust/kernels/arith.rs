@@ -4,8 +4,9 @@
 //! integer meaning (negative powers, square roots) goes through `f64` and is converted back as C
 //! converts.
 
-use super::math::{f32_to_half, half_to_f32, pow_f32};
+use super::math::pow_f32;
 use crate::dtype::Element;
+use crate::half_precision::{f32_to_half, half_to_f32};
 use half::f16;
 
 /// An element type with the operations of element-wise operators.

@@ -6,7 +6,7 @@
 use super::arch::opaque;
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
-use crate::kernels::math::{f32_to_half, half_to_f32};
+use crate::half_precision::{f32_to_half, half_to_f32};
 use half::f16;
 use std::mem::MaybeUninit;
 

@@ -8,8 +8,6 @@
 
 mod wide;
 
-pub use crate::half_precision::{f32_to_half, half_to_f32};
-
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
 fn power_of_two(k: i32) -> f32 {
@@ -169,42 +167,13 @@ pub fn erf_f64(x: f64) -> f64 {
     c::erf(x)
 }
 
-/// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010),
-/// then Newton steps.
+/// The inverse of erf: a first guess, then Newton steps.
 pub fn erfinv_f64(x: f64) -> f64 {
     if x.abs() >= 1.0 || x.is_nan() {
         return if x.abs() == 1.0 { x * f64::INFINITY } else { f64::NAN };
     }
-    let w = -((1.0 - x) * (1.0 + x)).ln();
-    let (start, coefficients): (f64, [f64; 9]) = if w < 5.0 {
-        let c = [
-            2.810_226_36e-8,
-            3.432_739_39e-7,
-            -3.523_387_7e-6,
-            -4.391_506_54e-6,
-            2.185_808_7e-4,
-            -1.253_725_03e-3,
-            -4.177_681_64e-3,
-            2.466_407_27e-1,
-            1.501_409_41,
-        ];
-        (w - 2.5, c)
-    } else {
-        let c = [
-            -2.002_142_57e-4,
-            1.009_505_58e-4,
-            1.349_343_22e-3,
-            -3.673_428_44e-3,
-            5.739_507_73e-3,
-            -7.622_461_3e-3,
-            9.438_870_47e-3,
-            1.001_674_06,
-            2.832_976_82,
-        ];
-        (w.sqrt() - 3.0, c)
-    };
     let size = x.abs();
-    let mut y = coefficients.iter().fold(0.0, |p, c| p * start + c) * size;
+    let mut y = wide::erfinv_guess(size, -((1.0 - x) * (1.0 + x)).ln());
     for _ in 0..4 {
         let slope = std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp();
         if y > 1.0 {

@@ -97,9 +97,6 @@ impl Threads {
 /// Multiplications below which a product is not worth splitting.
 const SPLIT_FROM: usize = 48 * 48 * 256;
 
-/// Terms of a product with a vector that are added one after the other.
-const RUN: usize = 1024;
-
 /// From this many rows, columns and elements of `C` on, the micro-kernel is the faster one.
 const LARGE: usize = 512;
 const LARGE_AREA: usize = 1 << 20;
@@ -125,15 +122,9 @@ pub unsafe fn gemm<T: Real>(
     add: bool,
     threads: Threads,
 ) {
-    if let Some(flipped) = few::side((m, n, k), a, b) {
-        // SAFETY: promised by the caller; `Cᵀ = Bᵀ Aᵀ`.
-        return unsafe {
-            if flipped {
-                few::multiply((n, m, k), b.t(), a.t(), c.t(), add, threads)
-            } else {
-                few::multiply((m, n, k), a, b, c, add, threads)
-            }
-        };
+    if let Some((size, [a, b, c])) = few::oriented((m, n, k), [a, b, c]) {
+        // SAFETY: promised by the caller.
+        return unsafe { few::multiply(size, a, b, c, add, threads) };
     }
     if tiny::pays((m, n, k), a, c) {
         // SAFETY: promised by the caller.
@@ -154,25 +145,8 @@ pub unsafe fn gemm<T: Real>(
             }
         }
     }
-    if m.min(n) != 1 || k <= RUN {
-        // SAFETY: promised by the caller.
-        return unsafe { product((m, n, k), a, b, c, add, threads) };
-    }
-    // The crate adds the terms of a product with a vector one after the other, so that rounding
-    // errors grow with `k`: sums of runs keep them small.
-    let mut sums = vec![T::zero(); m * n];
-    for from in (0..k).step_by(RUN) {
-        let size = (m, n, RUN.min(k - from));
-        let into = Mat::rows(sums.as_mut_ptr(), n);
-        // SAFETY: the run lies inside A and B, and every element inside C.
-        unsafe {
-            product(size, a.at(0, from), b.at(from, 0), into, false, threads);
-            for (at, sum) in sums.iter().enumerate() {
-                let c = c.at(at / n, at % n).ptr;
-                *c = if add || from > 0 { *c + *sum } else { *sum };
-            }
-        }
-    }
+    // SAFETY: promised by the caller.
+    unsafe { product((m, n, k), a, b, c, add, threads) }
 }
 
 /// The crate's product; extents and promises as for [`gemm`].

@@ -8,6 +8,7 @@ use super::Mat;
 use super::micro::{Access, Kernels, TILE, Tile};
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::real::Real;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Bytes of a row of the left operand within a slab.
@@ -97,6 +98,22 @@ pub unsafe fn lay<T: Real>((rows, columns): (usize, usize), from: Mat<T>, to: Ma
     }
 }
 
+/// Writes a matrix of contiguous rows to another one, or adds it.
+///
+/// # Safety
+/// Both hold these extents and do not overlap.
+pub unsafe fn put<T: Real>((rows, columns): (usize, usize), from: Mat<T>, to: Mat<T>, add: bool) {
+    for i in 0..rows {
+        for j in 0..columns {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let (to, x) = (to.at(i, j).ptr, *from.at(i, j).ptr);
+                *to = if add { *to + x } else { x };
+            }
+        }
+    }
+}
+
 /// Elements of packed columns.
 pub fn packed_columns<T>(kernels: &Kernels<T>, terms: usize, columns: usize) -> usize {
     terms * columns.next_multiple_of(kernels.columns())
@@ -158,7 +175,6 @@ pub unsafe fn multiply_packed<T: Real>(
     for rows in panels.map(|i| rows.at(i)) {
         for first in (0..columns).step_by(width) {
             let count = width.min(columns - first);
-            let registers = count.div_ceil(lanes);
             // SAFETY: promised by the caller.
             unsafe {
                 let to = output.to.at(rows.start, first);
@@ -180,17 +196,37 @@ pub unsafe fn multiply_packed<T: Real>(
                         output.bias.add(rows.start)
                     },
                 };
-                let run = kernels.get(rows.len(), registers, Access::Panels);
-                if count == registers * lanes {
-                    run(&tile);
-                } else {
-                    let mut whole = [T::zero(); TILE];
-                    run(&Tile { c: whole.as_mut_ptr(), c_step: width, add: false, ..tile });
-                    for i in 0..rows.len() {
-                        store(&whole[i * width..][..count], to.at(i, 0).ptr, output.add);
-                    }
-                }
+                run_columns(kernels, Access::Panels, &tile, (rows.len(), count));
             }
+        }
+    }
+}
+
+/// Runs a tile of so many rows and columns. One whose last register is not full is calculated
+/// apart from `C`.
+///
+/// # Safety
+/// As [`TileFn`](super::micro::TileFn); `C` holds these columns, and `B` whole registers.
+#[inline]
+pub unsafe fn run_columns<T: Real>(
+    kernels: &Kernels<T>,
+    access: Access,
+    tile: &Tile<T>,
+    (rows, columns): (usize, usize),
+) {
+    let registers = columns.div_ceil(kernels.lanes);
+    let run = kernels.get(rows, registers, access);
+    // SAFETY: promised by the caller; the room holds the largest tile, whose columns are written.
+    unsafe {
+        if columns == registers * kernels.lanes {
+            return run(tile);
+        }
+        let mut room = [const { MaybeUninit::<T>::uninit() }; TILE];
+        let whole = room.as_mut_ptr().cast::<T>();
+        run(&Tile { c: whole, c_step: kernels.columns(), add: false, ..*tile });
+        for i in 0..rows {
+            let row = std::slice::from_raw_parts(whole.add(i * kernels.columns()), columns);
+            store(row, tile.c.add(i * tile.c_step), tile.add);
         }
     }
 }
@@ -200,7 +236,7 @@ pub unsafe fn multiply_packed<T: Real>(
 /// # Safety
 /// `to` has this many elements.
 #[inline(always)]
-pub unsafe fn store<T: Real>(from: &[T], to: *mut T, add: bool) {
+unsafe fn store<T: Real>(from: &[T], to: *mut T, add: bool) {
     for (j, x) in from.iter().enumerate() {
         // SAFETY: promised by the caller.
         unsafe { *to.add(j) = if add { *to.add(j) + *x } else { *x } };

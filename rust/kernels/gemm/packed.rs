@@ -3,8 +3,8 @@
 //! Such a product would otherwise spend its time on bringing the same matrix into the order that
 //! the micro-kernel reads.
 
-use super::micro::{Access, TALLEST, TILE, Tile};
-use super::pack::{Columns, RowPanels, slabs, store};
+use super::micro::{Access, TALLEST, Tile};
+use super::pack::{Columns, RowPanels, run_columns, slabs};
 use super::{Mat, Threads};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -76,13 +76,10 @@ unsafe fn multiply_panel<T: Real>(
 ) {
     let kernels = T::kernels();
     let (lanes, width) = (kernels.lanes, kernels.columns());
-    let registers = columns.div_ceil(lanes);
-    let is_whole = columns == registers * lanes;
     let offsets: [usize; TALLEST] = std::array::from_fn(|i| i * a.row as usize);
     for slab in slabs::<T>(k) {
         let add = add || slab.start > 0;
         for rows in (0..rows.count()).map(|i| rows.at(i)) {
-            let run = kernels.get(rows.len(), registers, Access::RowsByOffset);
             // SAFETY: promised by the caller; a panel has whole registers of columns.
             unsafe {
                 let to = c.at(rows.start, 0);
@@ -100,15 +97,7 @@ unsafe fn multiply_panel<T: Real>(
                     add,
                     bias: std::ptr::null(),
                 };
-                if is_whole {
-                    run(&tile);
-                    continue;
-                }
-                let mut room = [T::zero(); TILE];
-                run(&Tile { c: room.as_mut_ptr(), c_step: width, add: false, ..tile });
-                for i in 0..rows.len() {
-                    store(&room[i * width..][..columns], to.at(i, 0).ptr, add);
-                }
+                run_columns(kernels, Access::RowsByOffset, &tile, (rows.len(), columns));
             }
         }
     }

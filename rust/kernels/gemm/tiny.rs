@@ -2,8 +2,8 @@
 //! packed that can be read where it is, and nothing allocated.
 
 use super::Mat;
-use super::micro::{Access, Kernels, TALLEST, TILE, Tile};
-use super::pack::{RowPanels, lay, store};
+use super::micro::{Access, Kernels, TALLEST, Tile};
+use super::pack::{RowPanels, lay, run_columns};
 use crate::kernels::arch::{Level, level};
 use crate::kernels::real::Real;
 use std::mem::MaybeUninit;
@@ -76,18 +76,7 @@ pub unsafe fn multiply<T: Real>(
                     add,
                     bias: std::ptr::null(),
                 };
-                let run = kernels.get(rows.len(), registers, access);
-                if is_whole {
-                    run(&tile);
-                    continue;
-                }
-                let mut sums = [const { MaybeUninit::<T>::uninit() }; TILE];
-                let at = sums.as_mut_ptr().cast::<T>();
-                run(&Tile { c: at, c_step: width, add: false, ..tile });
-                for i in 0..rows.len() {
-                    let row = std::slice::from_raw_parts(at.add(i * width), count);
-                    store(row, to.at(i, 0).ptr, add);
-                }
+                run_columns(kernels, access, &tile, (rows.len(), count));
             }
         }
     }

@@ -1,49 +1,6 @@
 //! Elementary functions against those of the standard library, and vectors against scalars.
 
 use super::*;
-use crate::half_precision::f64_to_half;
-use half::f16;
-
-#[test]
-fn every_half_precision_number_widens_exactly() {
-    for x in (0..=u16::MAX).map(f16::from_bits) {
-        let (got, want) = (half_to_f32(x), x.to_f32());
-        assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x:?}");
-    }
-}
-
-/// Every half, its neighbours in single precision, and what lies in the middle of two halves.
-#[test]
-fn single_precision_rounds_to_half_as_the_standard_says() {
-    let check = |x: f32| {
-        let (got, want) = (f32_to_half(x), f16::from_f32(x));
-        assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x:e}");
-        // A little more and a little less than a number of single precision may be rounded
-        // otherwise, if that is in the middle of two halves.
-        let x = f64::from(x);
-        let bits = x.to_bits();
-        assert!(f64_to_half(x).to_bits() == want.to_bits() || want.is_nan(), "{x:e}");
-        for near in [bits.wrapping_sub(1), bits.wrapping_add(1)].map(f64::from_bits) {
-            let got = f64_to_half(near);
-            let others = [-1i16, 0, 1].map(|step| want.to_bits().wrapping_add_signed(step));
-            let distance = |bits: u16| (f16::from_bits(bits).to_f64() - near).abs();
-            let least = others.map(distance).into_iter().fold(f64::INFINITY, f64::min);
-            let bad = near.abs() < 65_504.0 && distance(got.to_bits()) > least;
-            assert!(!bad, "{near:e}: {got:?}");
-        }
-    };
-    for x in (0..=u16::MAX).map(f16::from_bits) {
-        let middle = 0.5 * (x.to_f32() + f16::from_bits(x.to_bits().wrapping_add(1)).to_f32());
-        for bits in [x.to_f32().to_bits(), middle.to_bits()] {
-            for near in [bits.wrapping_sub(1), bits, bits.wrapping_add(1)] {
-                check(f32::from_bits(near));
-            }
-        }
-    }
-    for i in 0..1u32 << 16 {
-        check(f32::from_bits(i.wrapping_mul(65_537)));
-    }
-}
 
 /// Functions that go by way of double precision are rounded once.
 #[test]

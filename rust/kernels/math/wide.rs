@@ -73,12 +73,11 @@ fn exp(x: f64) -> f64 {
     exp2(x * LOG2_E)
 }
 
-/// log(1 + x) for x from 0 to 1.
 #[inline(always)]
-fn log1p_of_fraction(x: f64) -> f64 {
-    let near = x * (1.0 + x * polynomial(x, [0.2, -0.25, 1.0 / 3.0, -0.5]));
-    let far = log2_finite(1.0 + x) * LN_2;
-    if x < NEAR { near } else { far }
+fn log1p_wide(x: f64) -> f64 {
+    let near = x * polynomial(x, [0.2, -0.25, 1.0 / 3.0, -0.5, 1.0]);
+    let far = log2(1.0 + x) * LN_2;
+    if x.abs() < NEAR { near } else { far }
 }
 
 /// `exp(x) - 1`.
@@ -93,10 +92,7 @@ pub fn expm1(x: f32) -> f32 {
 /// `log(1 + x)`.
 #[inline(always)]
 pub fn log1p(x: f32) -> f32 {
-    let x = f64::from(x);
-    let near = x * polynomial(x, [0.2, -0.25, 1.0 / 3.0, -0.5, 1.0]);
-    let far = log2(1.0 + x) * LN_2;
-    (if x.abs() < NEAR { near } else { far }) as f32
+    log1p_wide(f64::from(x)) as f32
 }
 
 /// `log(1 + exp(x))`.
@@ -104,8 +100,7 @@ pub fn log1p(x: f32) -> f32 {
 pub fn softplus(x: f32) -> f32 {
     let x = f64::from(x);
     let most = if x > 0.0 { x } else { 0.0 };
-    let y = most + log1p_of_fraction(exp(-x.abs()));
-    (if x.is_nan() { x } else { y }) as f32
+    (most + log1p_wide(exp(-x.abs()))) as f32
 }
 
 #[inline(always)]
@@ -252,13 +247,10 @@ pub fn erf(x: f32) -> f32 {
     (if size > 1.0 { far } else { erf_near(x) }) as f32
 }
 
-/// The inverse of erf: a first guess (M. Giles, Approximating the erfinv function, 2010), then a
-/// Newton step.
+/// The inverse of erf for `x` from 0 up, of which `w` is -log(1 - x^2), to single precision
+/// (M. Giles, Approximating the erfinv function, 2010).
 #[inline(always)]
-pub fn erfinv(x: f32) -> f32 {
-    let x = f64::from(x);
-    let size = x.abs();
-    let w = -LN_2 * log2((1.0 - size) * (1.0 + size));
+pub(super) fn erfinv_guess(x: f64, w: f64) -> f64 {
     let low = [
         2.810_226_36e-8,
         3.432_739_39e-7,
@@ -283,7 +275,15 @@ pub fn erfinv(x: f32) -> f32 {
     ];
     let low = polynomial(w - 2.5, low);
     let high = polynomial(w.sqrt() - 3.0, high);
-    let y = size * if w < 5.0 { low } else { high };
+    x * if w < 5.0 { low } else { high }
+}
+
+/// The inverse of erf: a first guess, then a Newton step.
+#[inline(always)]
+pub fn erfinv(x: f32) -> f32 {
+    let x = f64::from(x);
+    let size = x.abs();
+    let y = erfinv_guess(size, -LN_2 * log2((1.0 - size) * (1.0 + size)));
     let near = erf_near(y) - size;
     let far = (1.0 - size) - erfc_far(y);
     let excess = if y > 1.0 { far } else { near };

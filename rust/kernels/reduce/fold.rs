@@ -1,8 +1,8 @@
 //! What a reduction accumulates, and in which type.
 
 use crate::dtype::Element;
+use crate::half_precision::{f32_to_half, half_to_f32};
 use crate::kernels::arith::Arith;
-use crate::kernels::math::{f32_to_half, half_to_f32};
 use half::f16;
 
 /// An element type with the types its reductions are accumulated in.

@@ -2,13 +2,13 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
-use crate::dtype::{DType, Element};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, few, gemm};
 use crate::kernels::parallel::parallel_for;
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Gradient, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
 
@@ -72,19 +72,10 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(Gradient::use_in(&back));
         let def = if name == "dot" {
-            def.infer_shape(dot_shape).kernel(
-                Kernel::cpu(|call| {
-                    let sizes = dot_sizes(call);
-                    if few_halves(call, sizes.1) {
-                        return Ok(());
-                    }
-                    widening::widened(
-                        call,
-                        |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call, sizes)),
-                    )
-                })
-                .skips_null(),
-            )
+            def.infer_shape(dot_shape).kernel(widening::cpu_unless(
+                few_halves,
+                |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call, dot_sizes(call))),
+            ))
         } else {
             def.infer_shape(batch_shape).kernel(widening::cpu(|call| {
                 with_real!(call.inputs[0].dtype(), T => forward::<T>(call, batch_sizes(call)))
@@ -220,11 +211,12 @@ fn forward<T: Real>(call: &Call<'_>, (count, size): Sizes) -> Result<()> {
 
 /// The product of a matrix in half precision and one of few rows or columns: the former is read as
 /// it is stored. Returns whether it is one.
-fn few_halves(call: &Call<'_>, size: (usize, usize, usize)) -> bool {
+fn few_halves(call: &Call<'_>) -> bool {
+    let (_, size) = dot_sizes(call);
+    let Some(product) = few::oriented(size, matrices(call, size)) else { return false };
     // SAFETY: the views have these extents, and the output overlaps no input.
-    call.inputs[0].dtype() == DType::F16
-        && (call.req[0] == OpReq::Null
-            || unsafe { few::halves(size, matrices(call, size), false, Threads::Pool) })
+    unsafe { few::multiply_halves(product, false, Threads::Pool) };
+    true
 }
 
 /// `dA = dC Bᵀ` and `dB = Aᵀ dC`, each written in the layout of its input.

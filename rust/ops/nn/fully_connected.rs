@@ -2,13 +2,13 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
-use crate::dtype::{DType, Element};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, few, gemm};
 use crate::kernels::real::Real;
 use crate::kernels::reduce_rows;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_real};
@@ -66,18 +66,10 @@ pub fn operators() -> Vec<OpDef> {
         .gradient(Gradient::declared("_backward_FullyConnected", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))
-        .kernel(
-            Kernel::cpu(|call| {
-                if few_halves(call) {
-                    return Ok(());
-                }
-                widening::widened(
-                    call,
-                    |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)),
-                )
-            })
-            .skips_null(),
-        );
+        .kernel(widening::cpu_unless(
+            few_halves,
+            |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)),
+        ));
     let backward = OpDef::new::<FullyConnectedParam>("_backward_FullyConnected")
         .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
@@ -165,18 +157,14 @@ fn start_from_bias<T: Element>(call: &Call<'_>) {
 
 /// Few rows in half precision: the weight is read as it is stored. Returns whether they are few.
 fn few_halves(call: &Call<'_>) -> bool {
-    if call.inputs[0].dtype() != DType::F16 || call.req[0] == OpReq::Null {
-        return false;
-    }
     let (size, matrices, with_bias) = matrices::<f16>(call);
-    if few::side(size, matrices[0], matrices[1]).is_none() {
-        return false;
-    }
+    let Some(product) = few::oriented(size, matrices) else { return false };
     if with_bias {
         start_from_bias::<f16>(call);
     }
     // SAFETY: inference gave the views these extents; the output overlaps no input.
-    unsafe { few::halves(size, matrices, with_bias, Threads::Pool) }
+    unsafe { few::multiply_halves(product, with_bias, Threads::Pool) };
+    true
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {

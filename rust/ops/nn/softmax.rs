@@ -5,6 +5,7 @@ use super::sequence::zero_lengths;
 use super::widening;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::kernels::copy::copy;
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use crate::kernels::softmax::Softmax;
@@ -306,19 +307,14 @@ fn run<T: Real>(call: &Call<'_>, plan: Softmax<T>, backward: bool) -> Result<()>
             } else {
                 with_scratch(out.size(), |dx: &mut [T]| {
                     plan.backward(y, first.as_ptr(), dx.as_mut_ptr(), lengths);
-                    with_real!(out.dtype(), U => {
-                        convert::<T, U>(dx, out.slice_mut());
-                        Ok(())
-                    })
-                })?;
+                    let dx = View::new(dx.as_mut_ptr().cast(), out.shape().clone(), T::DTYPE);
+                    copy(&dx, out);
+                });
             }
         } else if first.dtype() == T::DTYPE {
             plan.forward(first.as_ptr(), out.as_ptr(), lengths);
         } else {
-            with_real!(first.dtype(), U => {
-                convert::<U, T>(first.slice(), out.slice_mut());
-                Ok(())
-            })?;
+            copy(first, out);
             plan.forward(out.as_ptr(), out.as_ptr(), lengths);
         }
     }
@@ -329,12 +325,6 @@ fn read_lengths(view: &View) -> Vec<usize> {
     // SAFETY: an input is not written while the kernel runs.
     with_dtype!(view.dtype(), T => unsafe { view.slice::<T>() }
         .iter().map(|l| Element::to_f64(*l).max(0.0) as usize).collect())
-}
-
-fn convert<A: Element, B: Element>(from: &[A], to: &mut [B]) {
-    for (t, f) in to.iter_mut().zip(from) {
-        *t = B::from_f64(Element::to_f64(*f));
-    }
 }
 
 #[cfg(test)]

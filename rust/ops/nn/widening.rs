@@ -3,12 +3,10 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::copy::copy;
 use crate::kernels::scratch::with_scratch;
 use crate::operator::{Call, Kernel, OpReq};
 use crate::tensor::View;
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 type WideKernel = fn(&Call<'_>) -> Result<()>;
 
@@ -16,6 +14,19 @@ type WideKernel = fn(&Call<'_>) -> Result<()>;
 /// body leaves unwanted outputs alone.
 pub fn cpu(run: WideKernel) -> Kernel {
     Kernel::cpu(move |call| widened(call, run)).skips_null()
+}
+
+/// As [`cpu`], where `narrow` is asked first about calls in half precision. It returns whether it
+/// has done the work.
+pub fn cpu_unless(narrow: fn(&Call<'_>) -> bool, run: WideKernel) -> Kernel {
+    let or_widened = move |call: &Call<'_>| {
+        let is_wanted = call.req[0] != OpReq::Null;
+        if is_wanted && is_half(&call.inputs[0]) && narrow(call) {
+            return Ok(());
+        }
+        widened(call, run)
+    };
+    Kernel::cpu(or_widened).skips_null()
 }
 
 /// A kernel that writes its hidden outputs even where they were not requested, so that all need
@@ -26,29 +37,6 @@ pub fn always(run: WideKernel) -> Kernel {
 
 fn is_half(view: &View) -> bool {
     view.dtype() == DType::F16
-}
-
-/// Elements that a task converts.
-const GRAIN: usize = 1 << 15;
-
-/// Converts on all threads.
-fn widen(from: &[f16], to: &mut [f32]) {
-    let to = Shared(to.as_mut_ptr());
-    parallel_for(from.len(), GRAIN, |part| {
-        // SAFETY: both have one length, and parts are apart.
-        let to = unsafe { std::slice::from_raw_parts_mut(to.at(part.start), part.len()) };
-        from[part].convert_to_f32_slice(to);
-    });
-}
-
-/// As [`widen`], back.
-fn round(from: &[f32], to: &mut [f16]) {
-    let to = Shared(to.as_mut_ptr());
-    parallel_for(from.len(), GRAIN, |part| {
-        // SAFETY: as above.
-        let to = unsafe { std::slice::from_raw_parts_mut(to.at(part.start), part.len()) };
-        to.convert_from_f32_slice(&from[part]);
-    });
 }
 
 /// Runs such a body, a closure, on a call.
@@ -70,7 +58,7 @@ pub fn widened(call: &Call<'_>, run: impl Fn(&Call<'_>) -> Result<()>) -> Result
                 let wide = View::new(next.cast(), view.shape().clone(), DType::F32);
                 next = next.add(view.size().next_multiple_of(16));
                 if read {
-                    widen(view.slice(), wide.slice_mut());
+                    copy(view, &wide);
                 }
                 wide
             }
@@ -80,8 +68,7 @@ pub fn widened(call: &Call<'_>, run: impl Fn(&Call<'_>) -> Result<()>) -> Result
         run(&Call { inputs: &inputs, outputs: &outputs, ..*call })?;
         for ((wide, narrow), req) in outputs.iter().zip(call.outputs).zip(call.req) {
             if is_half(narrow) && *req != OpReq::Null {
-                // SAFETY: the output is ours to write; the scratch of `wide` is still held.
-                unsafe { round(wide.slice(), narrow.slice_mut()) };
+                copy(wide, narrow);
             }
         }
         Ok(())

@@ -8,14 +8,13 @@
 use super::common::{elementwise, wanted};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::copy::convert_all;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::operator::{Call, InplacePair, Kernel, OpDef};
 use crate::tensor::View;
 use crate::{params, with_real};
 use half::f16;
-use half::slice::HalfFloatSliceExt;
-use std::ops::Range;
 
 /// Elements handled together.
 const BLOCK: usize = 4096;
@@ -91,33 +90,27 @@ fn update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()> {
 /// As [`update`] on float16, calculated in float32 block by block.
 fn half_update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()> {
     let out = &call.outputs[0];
-    // SAFETY: for both, a part of a float16 view; what is written belongs to the kernel while it
-    // runs, and parts to one task each.
-    let read = |v: &View, part: &Range<usize>| unsafe {
-        std::slice::from_raw_parts(v.as_ptr::<f16>().add(part.start), part.len())
-    };
-    // SAFETY: as above.
-    let written = |v: &View, part: &Range<usize>| unsafe {
-        std::slice::from_raw_parts_mut(v.as_ptr::<f16>().add(part.start), part.len())
-    };
-    parallel_for(out.size(), BLOCK, |part| {
-        let n = part.len();
+    let at = |v: &View| Shared(v.as_ptr::<f16>());
+    let (inputs, out) = (call.inputs.iter().map(at).collect::<Vec<_>>(), at(out));
+    let size = call.outputs[0].size();
+    parallel_for(size, BLOCK, |part| {
+        let (n, first) = (part.len(), part.start);
         let mut weight = [0f32; BLOCK];
         let mut gradient = [0f32; BLOCK];
         let mut states = [[0f32; BLOCK]; S];
-        read(&call.inputs[0], &part).convert_to_f32_slice(&mut weight[..n]);
-        read(&call.inputs[1], &part).convert_to_f32_slice(&mut gradient[..n]);
-        for (k, state) in states.iter_mut().enumerate() {
-            read(&call.inputs[2 + k], &part).convert_to_f32_slice(&mut state[..n]);
-        }
-        let (w, g) = (weight.as_mut_ptr(), gradient.as_ptr());
-        // SAFETY: buffers hold a block.
+        let [w, g] = [&mut weight, &mut gradient].map(|block| block.as_mut_ptr());
+        let s = states.each_mut().map(|state| state.as_mut_ptr());
+        // SAFETY: all views have the weight's shape, and tasks parts of their own; buffers hold a
+        // block.
         unsafe {
-            run_block(&u, w.cast_const(), g, states.each_mut().map(|s| s.as_mut_ptr()), w, n)
-        };
-        written(out, &part).convert_from_f32_slice(&weight[..n]);
-        for (k, state) in states.iter().enumerate() {
-            written(&call.inputs[2 + k], &part).convert_from_f32_slice(&state[..n]);
+            for (input, block) in inputs.iter().zip([w, g].into_iter().chain(s)) {
+                convert_all(input.at(first), block, n);
+            }
+            run_block(&u, w.cast_const(), g.cast_const(), s, w, n);
+            convert_all(w, out.at(first), n);
+            for (input, state) in inputs[2..].iter().zip(s) {
+                convert_all(state, input.at(first), n);
+            }
         }
     });
     Ok(())

@@ -6,14 +6,15 @@
 
 pub mod kernels;
 
+use super::pack::{lay, put};
 use super::{Mat, Threads};
+use crate::dtype::{self, Element};
 use crate::kernels::arch::level;
-use crate::kernels::math::half_to_f32;
+use crate::kernels::copy::convert_all;
 use crate::kernels::parallel::Shared;
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 use kernels::{Stored, TOGETHER, WIDE};
 use std::ops::Range;
 
@@ -38,17 +39,20 @@ const WORK: usize = 1 << 18;
 /// Terms of a part with sums of its own, at least.
 const PART: usize = 64;
 
-/// Whether this is the faster way for a product, and if so, whether it is for the transposed one.
-pub fn side<T>((m, n, k): (usize, usize, usize), a: Mat<T>, b: Mat<T>) -> Option<bool> {
-    let flipped = n < m;
-    let (m, n, right) = if flipped { (n, m, a.t()) } else { (m, n, b) };
-    let pays = if right.row == 1 {
+/// Extents (m, n, k) of a product, and its matrices `A`, `B` and `C`.
+pub type Product<T> = ((usize, usize, usize), [Mat<T>; 3]);
+
+/// The product, or the transposed one (`Cᵀ = Bᵀ Aᵀ`) if that has fewer rows, if this is the faster
+/// way for it.
+pub fn oriented<T>((m, n, k): (usize, usize, usize), [a, b, c]: [Mat<T>; 3]) -> Option<Product<T>> {
+    let (m, n, [a, b, c]) = if n < m { (n, m, [b.t(), a.t(), c.t()]) } else { (m, n, [a, b, c]) };
+    let pays = if b.row == 1 {
         m <= MOST_BY_COLUMNS && k >= LONG
     } else {
         let is_far = n >= BROAD && n.saturating_mul(k) >= FAR_BYTES / size_of::<T>();
-        right.col == 1 && k > 1 && (m == 1 || m <= MOST_BY_TERMS && is_far)
+        b.col == 1 && k > 1 && (m == 1 || m <= MOST_BY_TERMS && is_far)
     };
-    pays.then_some(flipped)
+    pays.then_some(((m, n, k), [a, b, c]))
 }
 
 /// How a product is cut into tasks; by extents only.
@@ -100,7 +104,7 @@ pub unsafe fn multiply<T: Real, S: Stored<T>>(
         } else {
             let to = Mat::rows(packed.as_mut_ptr(), k);
             // SAFETY: promised by the caller; there is room for `m` rows.
-            unsafe { super::pack::lay((m, k), a, to) };
+            unsafe { lay((m, k), a, to) };
             to
         };
         let partial = Shared(sums.as_mut_ptr());
@@ -134,74 +138,42 @@ pub unsafe fn multiply<T: Real, S: Stored<T>>(
     });
 }
 
-/// `C (m, n) = A (m, k) B (k, n)` in half precision, added to `C` if `add`, if this is the faster
-/// way (else nothing is done, and `false` returned). It is calculated in single precision and
-/// rounded once.
-///
-/// # Safety
-/// As [`super::gemm`].
-pub unsafe fn halves(
-    size: (usize, usize, usize),
-    [a, b, c]: [Mat<f16>; 3],
-    add: bool,
-    threads: Threads,
-) -> bool {
-    let Some(flipped) = side(size, a, b) else { return false };
-    let (m, n, k) = size;
-    // SAFETY: promised by the caller.
-    unsafe {
-        if flipped {
-            multiply_halves((n, m, k), [b.t(), a.t(), c.t()], add, threads);
-        } else {
-            multiply_halves(size, [a, b, c], add, threads);
-        }
-    }
-    true
-}
-
-/// As [`multiply`], in half precision.
+/// As [`multiply`], in half precision: calculated in single precision, and rounded once.
 ///
 /// # Safety
 /// As there.
-unsafe fn multiply_halves(
-    (m, n, k): (usize, usize, usize),
-    [a, b, c]: [Mat<f16>; 3],
-    add: bool,
-    threads: Threads,
-) {
+pub unsafe fn multiply_halves(((m, n, k), [a, b, c]): Product<f16>, add: bool, threads: Threads) {
     with_scratch(m * k + m * n, |scratch: &mut [f32]| {
         let (left, sums) = scratch.split_at_mut(m * k);
+        let (left, sums) = (Mat::rows(left.as_mut_ptr(), k), Mat::rows(sums.as_mut_ptr(), n));
         // SAFETY: promised by the caller; scratch has room for both.
         unsafe {
-            widen((m, k), a, left);
+            convert((m, k), a, left);
             if add {
-                widen((m, n), c, sums);
+                convert((m, n), c, sums);
             }
-            let (left, to) = (Mat::rows(left.as_mut_ptr(), k), Mat::rows(sums.as_mut_ptr(), n));
-            multiply((m, n, k), left, b, to, add, threads);
-            for (i, row) in sums.chunks_exact(n.max(1)).enumerate() {
-                let to = c.at(i, 0);
-                if to.col == 1 {
-                    std::slice::from_raw_parts_mut(to.ptr, n).convert_from_f32_slice(row);
-                } else {
-                    for (j, x) in row.iter().enumerate() {
-                        *to.at(0, j).ptr = f16::from_f32(*x);
-                    }
-                }
-            }
+            multiply((m, n, k), left, b, sums, add, threads);
+            convert((m, n), sums, c);
         }
     });
 }
 
-/// Copies a matrix to rows that follow one another.
+/// Converts a matrix.
 ///
 /// # Safety
-/// `from` has `m` rows of `n` elements.
-unsafe fn widen((m, n): (usize, usize), from: Mat<f16>, to: &mut [f32]) {
-    for (i, row) in to.chunks_exact_mut(n.max(1)).take(m).enumerate() {
-        for (j, x) in row.iter_mut().enumerate() {
-            // SAFETY: promised by the caller.
-            *x = half_to_f32(unsafe { *from.at(i, j).ptr });
+/// Both have these extents.
+unsafe fn convert<S: Element, D: Element>((m, n): (usize, usize), from: Mat<S>, to: Mat<D>) {
+    for i in 0..m {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let (from, to) = (from.at(i, 0), to.at(i, 0));
+            if from.col == 1 && to.col == 1 {
+                convert_all(from.ptr, to.ptr, n);
+                continue;
+            }
+            for j in 0..n {
+                *to.at(0, j).ptr = dtype::convert(*from.at(0, j).ptr);
+            }
         }
     }
 }
@@ -217,15 +189,8 @@ unsafe fn join<T: Real>(sums: &mut [T], (m, n): (usize, usize), c: Mat<T>, add: 
             *total += *x;
         }
     }
-    for (i, row) in total.chunks_exact(n).enumerate() {
-        for (j, x) in row.iter().enumerate() {
-            // SAFETY: promised by the caller.
-            unsafe {
-                let to = c.at(i, j).ptr;
-                *to = if add { *to + *x } else { *x };
-            }
-        }
-    }
+    // SAFETY: promised by the caller.
+    unsafe { put((m, n), Mat::rows(total.as_mut_ptr(), n), c, add) };
 }
 
 /// The rows that are multiplied together.
@@ -259,10 +224,8 @@ unsafe fn each_column<T: Real, S: Stored<T>>(
                     let left = (a.at(rows.start, from).ptr.cast_const(), a.row as usize);
                     let right = (b.at(from, first).ptr.cast_const(), b.col as usize);
                     run(left, right, TERMS.min(k - from), sums.as_mut_ptr());
-                    for (i, j) in rows.clone().flat_map(|i| (0..count).map(move |j| (i, j))) {
-                        let (to, x) = (c.at(i, first + j).ptr, sums[(i - rows.start) * WIDE + j]);
-                        *to = if add || from > 0 { *to + x } else { x };
-                    }
+                    let (sums, to) = (Mat::rows(sums.as_mut_ptr(), WIDE), c.at(rows.start, first));
+                    put((rows.len(), count), sums, to, add || from > 0);
                 }
             }
         }
@@ -292,15 +255,7 @@ unsafe fn each_term<T: Real, S: Stored<T>>(
             // SAFETY: promised by the caller; the run lies inside of both operands.
             unsafe {
                 one_run((m, n, RUN.min(k - from)), a.at(0, from), b.at(from, 0), sums, false);
-            }
-            for (i, row) in near.chunks_exact(n).enumerate() {
-                for (j, x) in row.iter().enumerate() {
-                    // SAFETY: promised by the caller.
-                    unsafe {
-                        let to = c.at(i, j).ptr;
-                        *to = if add || from > 0 { *to + *x } else { *x };
-                    }
-                }
+                put((m, n), sums, c, add || from > 0);
             }
         }
     });

@@ -1,3 +1,5 @@
+//! Products of few rows beside plain sums, and every kernel of this machine.
+
 use super::kernels::FewKernels;
 use super::*;
 use crate::fork_join::tests::in_team;

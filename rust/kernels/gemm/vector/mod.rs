@@ -4,7 +4,7 @@
 //! instruction set.
 
 use crate::dtype::Element;
-use crate::kernels::math::half_to_f32;
+use crate::half_precision::half_to_f32;
 use crate::kernels::scalar::Scalar;
 use half::f16;
 
