@@ -4,7 +4,7 @@
 //! integer meaning (negative powers, square roots) goes through `f64` and is converted back as C
 //! converts.
 
-use super::math::pow_f32;
+use super::math::{hypot_f32, pow_f32, rem_f32};
 use crate::dtype::Element;
 use crate::half_precision::{f32_to_half, half_to_f32};
 use half::f16;
@@ -18,7 +18,17 @@ pub trait Arith: Element {
     fn div(self, b: Self) -> Self;
     /// The remainder, with the sign of the divisor; division by zero returns 0.
     fn rem(self, b: Self) -> Self;
+    /// As [`Arith::rem`]; NaN where arithmetic that vectorises does not know it.
+    #[inline(always)]
+    fn quick_rem(self, b: Self) -> Self {
+        self.rem(b)
+    }
     fn pow(self, b: Self) -> Self;
+    /// As [`Arith::pow`]; `FUSED` as in [`simd!`](crate::simd).
+    #[inline(always)]
+    fn quick_pow<const FUSED: bool>(self, b: Self) -> Self {
+        self.pow(b)
+    }
     fn hypot(self, b: Self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
@@ -56,7 +66,7 @@ pub trait Arith: Element {
 }
 
 macro_rules! float_arith {
-    ($($t:ident: $pow:path),*) => {$(
+    ($($t:ident { $($own:tt)* })*) => {$(
         impl Arith for $t {
             #[inline(always)]
             fn add(self, b: Self) -> Self { self + b }
@@ -75,17 +85,31 @@ macro_rules! float_arith {
                 if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
             }
             #[inline(always)]
-            fn pow(self, b: Self) -> Self { $pow(self, b) }
-            #[inline(always)]
-            fn hypot(self, b: Self) -> Self { $t::hypot(self, b) }
-            #[inline(always)]
             fn zero() -> Self { 0.0 }
             #[inline(always)]
             fn one() -> Self { 1.0 }
+            $($own)*
         }
     )*};
 }
-float_arith!(f32: pow_f32, f64: f64::powf);
+float_arith! {
+    f32 {
+        #[inline(always)]
+        fn quick_rem(self, b: Self) -> Self { rem_f32(self, b) }
+        #[inline(always)]
+        fn pow(self, b: Self) -> Self { pow_f32::<false>(self, b) }
+        #[inline(always)]
+        fn quick_pow<const FUSED: bool>(self, b: Self) -> Self { pow_f32::<FUSED>(self, b) }
+        #[inline(always)]
+        fn hypot(self, b: Self) -> Self { hypot_f32(self, b) }
+    }
+    f64 {
+        #[inline(always)]
+        fn pow(self, b: Self) -> Self { self.powf(b) }
+        #[inline(always)]
+        fn hypot(self, b: Self) -> Self { self.hypot(b) }
+    }
+}
 
 impl Arith for f16 {
     #[inline(always)]
@@ -109,12 +133,20 @@ impl Arith for f16 {
         f32_to_half(Arith::rem(half_to_f32(self), half_to_f32(b)))
     }
     #[inline(always)]
+    fn quick_rem(self, b: Self) -> Self {
+        f32_to_half(rem_f32(half_to_f32(self), half_to_f32(b)))
+    }
+    #[inline(always)]
     fn pow(self, b: Self) -> Self {
-        f32_to_half(pow_f32(half_to_f32(self), half_to_f32(b)))
+        f32_to_half(half_to_f32(self).pow(half_to_f32(b)))
+    }
+    #[inline(always)]
+    fn quick_pow<const FUSED: bool>(self, b: Self) -> Self {
+        f32_to_half(half_to_f32(self).quick_pow::<FUSED>(half_to_f32(b)))
     }
     #[inline(always)]
     fn hypot(self, b: Self) -> Self {
-        f32_to_half(half_to_f32(self).hypot(half_to_f32(b)))
+        f32_to_half(hypot_f32(half_to_f32(self), half_to_f32(b)))
     }
     #[inline(always)]
     fn zero() -> Self {

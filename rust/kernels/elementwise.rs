@@ -1,14 +1,16 @@
-//! Element-wise loops: one, two or three operands, any of which may be a single repeated element.
+//! Element-wise loops over two or three operands, any of which may be a single repeated element.
 //!
 //! An operator is a type with a function on elements; the loop over it is compiled once per dtype
 //! and selected as a plain function pointer, so a scalar, a row and a whole array share one loop.
 
 use super::arch::opaque;
 use super::arith::Arith;
+use super::map::{Function, calculate};
 use super::parallel::{Shared, parallel_for};
+use crate::dtype::Element;
 use crate::half_precision::{f32_to_half, half_to_f32};
 use half::f16;
-use std::mem::MaybeUninit;
+use std::marker::PhantomData;
 
 /// Elements a task handles.
 pub const GRAIN: usize = 1 << 15;
@@ -18,14 +20,18 @@ const BLOCK: usize = 64;
 /// Elements of the blocks at the end.
 const SHORT: usize = 8;
 
-/// A function of one element.
-pub trait Unary {
-    fn apply<T: Arith>(x: T) -> T;
-}
-
 /// A function of two elements.
 pub trait Binary {
+    /// Whether [`Binary::quick`] is NaN where it does not know the value.
+    const AGAIN: bool = false;
+
     fn apply<T: Arith>(a: T, b: T) -> T;
+
+    /// The value, in arithmetic that vectorises; `FUSED` as in [`simd!`](crate::simd).
+    #[inline(always)]
+    fn quick<T: Arith, const FUSED: bool>(a: T, b: T) -> T {
+        Self::apply(a, b)
+    }
 }
 
 /// A function of an output gradient and two operands.
@@ -41,33 +47,71 @@ pub type BinaryLoop =
 pub type TernaryLoop =
     unsafe fn(g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]);
 
+/// A [`Binary`] as a [`Function`].
+struct OfTwo<F>(PhantomData<F>);
+
+impl<T: Arith, F: Binary> Function<T, 2> for OfTwo<F> {
+    const AGAIN: bool = F::AGAIN;
+
+    #[inline(always)]
+    fn of<const FUSED: bool>(&self, [a, b]: [T; 2]) -> T {
+        F::quick::<T, FUSED>(a, b)
+    }
+
+    fn again(&self, [a, b]: [T; 2]) -> T {
+        F::apply(a, b)
+    }
+}
+
+/// A [`Ternary`] as a [`Function`].
+struct OfThree<F>(PhantomData<F>);
+
+impl<T: Arith, F: Ternary> Function<T, 3> for OfThree<F> {
+    #[inline(always)]
+    fn of<const FUSED: bool>(&self, [g, a, b]: [T; 3]) -> T {
+        F::apply(g, a, b)
+    }
+}
+
+/// A [`Ternary`] of half precision as a [`Function`]. The whole formula is calculated in `f32` and
+/// rounded once: its intermediate results may be far outside of half precision.
+struct OfThreeHalves<F>(PhantomData<F>);
+
+impl<F: Ternary> Function<f16, 3> for OfThreeHalves<F> {
+    #[inline(always)]
+    fn of<const FUSED: bool>(&self, x: [f16; 3]) -> f16 {
+        let [g, a, b] = x.map(half_to_f32);
+        f32_to_half(F::apply(g, a, b))
+    }
+}
+
 /// `out[i] = f(ins[k][i * steps[k]] for all k)`: in long blocks, then short ones, of which the last
 /// may be partial.
 ///
 /// # Safety
 /// As [`binary_loop`].
 #[inline(always)]
-unsafe fn blocked<T: Copy, const N: usize>(
+unsafe fn blocked<T: Element, const N: usize, const FUSED: bool>(
     ins: [*const T; N],
     steps: [usize; N],
     out: *mut T,
     n: usize,
-    f: impl Fn([T; N]) -> T,
+    f: impl Function<T, N>,
 ) {
     let mut at = 0;
     while n - at >= BLOCK {
         // SAFETY: a whole block is left.
-        unsafe { block::<T, N, BLOCK>(ins, steps, out, at, BLOCK, &f) };
+        unsafe { block::<T, N, BLOCK, FUSED>(ins, steps, out, at, BLOCK, &f) };
         at += BLOCK;
     }
     while n - at >= SHORT {
         // SAFETY: as above.
-        unsafe { block::<T, N, SHORT>(ins, steps, out, opaque(at), SHORT, &f) };
+        unsafe { block::<T, N, SHORT, FUSED>(ins, steps, out, opaque(at), SHORT, &f) };
         at += SHORT;
     }
     if n > at {
         // SAFETY: `n - at` elements are left.
-        unsafe { block::<T, N, SHORT>(ins, steps, out, at, n - at, &f) };
+        unsafe { block::<T, N, SHORT, FUSED>(ins, steps, out, at, n - at, &f) };
     }
 }
 
@@ -77,34 +121,59 @@ unsafe fn blocked<T: Copy, const N: usize>(
 /// # Safety
 /// As [`binary_loop`], with `0 < len <= LEN` elements from `at` on.
 #[inline(always)]
-unsafe fn block<T: Copy, const N: usize, const LEN: usize>(
+unsafe fn block<T: Element, const N: usize, const LEN: usize, const FUSED: bool>(
     ins: [*const T; N],
     steps: [usize; N],
     out: *mut T,
     at: usize,
     len: usize,
-    f: &impl Fn([T; N]) -> T,
+    f: &impl Function<T, N>,
 ) {
-    let mut read = [[const { MaybeUninit::<T>::uninit() }; LEN]; N];
+    let mut read = [[T::default(); LEN]; N];
     for (k, row) in read.iter_mut().enumerate() {
         // SAFETY: the operand has `len` elements from here on, or the one that is repeated.
         unsafe {
             let from = ins[k].add(at * steps[k]);
             if steps[k] == 0 || len < LEN {
-                row.fill(MaybeUninit::new(*from));
+                row.fill(*from);
             }
             if steps[k] != 0 {
-                std::ptr::copy_nonoverlapping(from, row.as_mut_ptr().cast::<T>(), len);
+                std::ptr::copy_nonoverlapping(from, row.as_mut_ptr(), len);
             }
         }
     }
-    let mut result = [const { MaybeUninit::<T>::uninit() }; LEN];
-    for (i, slot) in result.iter_mut().enumerate() {
-        // SAFETY: all of every row is written above.
-        slot.write(f(std::array::from_fn(|k| unsafe { read[k][i].assume_init() })));
-    }
-    // SAFETY: `result` is written; the output has `len` elements from here on.
-    unsafe { std::ptr::copy_nonoverlapping(result.as_ptr().cast::<T>(), out.add(at), len) };
+    let result = calculate::<_, _, N, LEN, FUSED>(&read, f);
+    // SAFETY: the output has `len` elements from here on.
+    unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), out.add(at), len) };
+}
+
+/// # Safety
+/// As [`binary_loop`].
+#[inline(always)]
+unsafe fn two<T: Arith, F: Binary, const FUSED: bool>(
+    [a, b]: [*const u8; 2],
+    out: *mut u8,
+    n: usize,
+    steps: [usize; 2],
+) {
+    let ins = [a.cast::<T>(), b.cast()];
+    // SAFETY: promised by the caller.
+    unsafe { blocked::<T, 2, FUSED>(ins, steps, out.cast(), n, OfTwo::<F>(PhantomData)) }
+}
+
+/// # Safety
+/// As [`binary_loop`].
+#[inline(always)]
+unsafe fn three<T: Element, const FUSED: bool>(
+    [g, a, b]: [*const u8; 3],
+    out: *mut u8,
+    n: usize,
+    [left, right]: [usize; 2],
+    f: impl Function<T, 3>,
+) {
+    let ins = [g.cast::<T>(), a.cast(), b.cast()];
+    // SAFETY: promised by the caller.
+    unsafe { blocked::<T, 3, FUSED>(ins, [1, left, right], out.cast(), n, f) }
 }
 
 /// The loop of [`BinaryLoop`] for the baseline instruction set; [`binary_loop`] compiles it for
@@ -112,7 +181,6 @@ unsafe fn block<T: Copy, const N: usize, const LEN: usize>(
 ///
 /// # Safety
 /// As [`binary_loop`].
-#[inline(always)]
 pub unsafe fn plain_binary_loop<T: Arith, F: Binary>(
     a: *const u8,
     b: *const u8,
@@ -121,7 +189,7 @@ pub unsafe fn plain_binary_loop<T: Arith, F: Binary>(
     steps: [usize; 2],
 ) {
     // SAFETY: promised by the caller.
-    unsafe { blocked([a.cast::<T>(), b.cast()], steps, out.cast(), n, |[a, b]| F::apply(a, b)) }
+    unsafe { two::<T, F, false>([a, b], out, n, steps) }
 }
 
 /// The loop of [`TernaryLoop`] for the baseline instruction set; [`ternary_loop`] compiles it for
@@ -129,18 +197,16 @@ pub unsafe fn plain_binary_loop<T: Arith, F: Binary>(
 ///
 /// # Safety
 /// As [`binary_loop`].
-#[inline(always)]
 pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     g: *const u8,
     a: *const u8,
     b: *const u8,
     out: *mut u8,
     n: usize,
-    [left, right]: [usize; 2],
+    steps: [usize; 2],
 ) {
-    let ins = [g.cast::<T>(), a.cast(), b.cast()];
     // SAFETY: promised by the caller.
-    unsafe { blocked(ins, [1, left, right], out.cast(), n, |[g, a, b]| F::apply(g, a, b)) }
+    unsafe { three::<T, false>([g, a, b], out, n, steps, OfThree::<F>(PhantomData)) }
 }
 
 crate::simd! {
@@ -153,7 +219,7 @@ crate::simd! {
         a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { plain_binary_loop::<T, F>(a, b, out, n, steps) }
+        unsafe { two::<T, F, FUSED>([a, b], out, n, steps) }
     }
 
     /// The loop of [`TernaryLoop`].
@@ -164,79 +230,19 @@ crate::simd! {
         g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { plain_ternary_loop::<T, F>(g, a, b, out, n, steps) }
+        unsafe { three::<T, FUSED>([g, a, b], out, n, steps, OfThree::<F>(PhantomData)) }
     }
 
-    /// The loop of [`TernaryLoop`] for half precision. The whole formula is calculated in `f32` and
-    /// rounded once: its intermediate results may be far outside of half precision.
+    /// The loop of [`TernaryLoop`] for half precision.
     ///
     /// # Safety
     /// As [`binary_loop`].
     pub unsafe fn half_ternary_loop[F: Ternary][F](
         g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
     ) -> () {
-        let (ins, [left, right]) = ([g.cast::<f16>(), a.cast(), b.cast()], steps);
         // SAFETY: promised by the caller.
-        unsafe {
-            blocked(ins, [1, left, right], out.cast(), n, |x| {
-                let [g, a, b] = x.map(half_to_f32);
-                f32_to_half(F::apply(g, a, b))
-            })
-        }
+        unsafe { three::<f16, FUSED>([g, a, b], out, n, steps, OfThreeHalves::<F>(PhantomData)) }
     }
-
-    /// `out[i] = f(x[i])`.
-    ///
-    /// # Safety
-    /// As [`binary_loop`].
-    pub unsafe fn unary_loop[T: Copy, F: Fn(T) -> T][T, F](
-        x: *const T, out: *mut T, n: usize, f: &F
-    ) -> () {
-        // SAFETY: promised by the caller.
-        unsafe { blocked([x], [1], out, n, |[x]| f(x)) }
-    }
-
-    /// `out[i] = f(x[i], y[i])`.
-    ///
-    /// # Safety
-    /// As [`binary_loop`].
-    pub unsafe fn zip_loop[T: Copy, F: Fn(T, T) -> T][T, F](
-        x: *const T, y: *const T, out: *mut T, n: usize, f: &F
-    ) -> () {
-        // SAFETY: promised by the caller.
-        unsafe { blocked([x, y], [1, 1], out, n, |[x, y]| f(x, y)) }
-    }
-}
-
-/// [`unary_loop`] over `n` elements, split between threads.
-///
-/// # Safety
-/// `x` and `out` are valid for `n` elements and are the same memory or apart.
-pub unsafe fn unary<T: Copy, F: Fn(T) -> T + Sync>(x: *const T, out: *mut T, n: usize, f: &F) {
-    let (x, out) = (Shared(x.cast_mut()), Shared(out));
-    parallel_for(n, GRAIN, |r| {
-        // SAFETY: the range lies in `0..n`; tasks have ranges of their own.
-        unsafe { unary_loop(x.at(r.start).cast_const(), out.at(r.start), r.len(), f) }
-    });
-}
-
-/// [`zip_loop`] over `n` elements, split between threads.
-///
-/// # Safety
-/// All are valid for `n` elements; `out` is the same memory as an operand or overlaps none.
-pub unsafe fn zip<T: Copy, F: Fn(T, T) -> T + Sync>(
-    x: *const T,
-    y: *const T,
-    out: *mut T,
-    n: usize,
-    f: &F,
-) {
-    let (x, y, out) = (Shared(x.cast_mut()), Shared(y.cast_mut()), Shared(out));
-    parallel_for(n, GRAIN, |r| {
-        let i = r.start;
-        // SAFETY: the range lies in `0..n`; tasks have ranges of their own.
-        unsafe { zip_loop(x.at(i).cast_const(), y.at(i).cast_const(), out.at(i), r.len(), f) }
-    });
 }
 
 /// A [`BinaryLoop`] over `n` elements of `size` bytes, split between threads.

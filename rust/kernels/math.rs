@@ -2,145 +2,24 @@
 //!
 //! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over
 //! them is compiled to vector instructions; their integers use wrapping arithmetic, as an overflow
-//! check would be a branch. More of them, by way of double precision, are in `wide`. The
-//! double-precision ones are the system's. `single` and `double` offer the same names, so that a
-//! formula is written once for both.
+//! check would be a branch. `narrow` has those that are calculated in single precision, `wide`
+//! those that go by way of double precision; their parameter `FUSED` is that of
+//! [`simd!`](crate::simd). The double-precision ones are the system's. `single` and `double` offer
+//! the same names, so that a formula is written once for both.
 
-mod wide;
-
-/// 2^k as a float, for k from -126 to 127.
-#[inline(always)]
-fn power_of_two(k: i32) -> f32 {
-    f32::from_bits((k.wrapping_add(127) as u32) << 23)
-}
-
-/// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose
-/// last place is 1. (`as` would check for NaN and limits, element by element.)
-#[inline(always)]
-fn whole_number(k: f32) -> i32 {
-    const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23
-    ((k + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32)
-}
-
-/// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised
-/// on [-log(2)/2, log(2)/2], S. Moshier, Cephes, expf).
-#[inline(always)]
-pub fn exp_f32(x: f32) -> f32 {
-    const LOG2E: f32 = std::f32::consts::LOG2_E;
-    // Beyond these the result is 0 or infinite.
-    let clamped = if x > 89.0 { 89.0 } else { x };
-    let clamped = if clamped < -104.0 { -104.0 } else { clamped };
-    let k = (clamped * LOG2E + 0.5).floor();
-    let r = clamped - k * 0.693_359_4;
-    let r = r - k * -2.121_944_4e-4;
-    let mut p = 1.987_569_1e-4;
-    p = p * r + 1.398_199_9e-3;
-    p = p * r + 8.333_452e-3;
-    p = p * r + 4.166_579_6e-2;
-    p = p * r + 0.166_666_66;
-    p = p * r + 0.5;
-    let y = p * r * r + r + 1.0;
-    // Two steps, so that results below the least normal number and above 2^127 come out right. NaN
-    // became 0.
-    let k = whole_number(k);
-    let half = k >> 1;
-    let y = y * power_of_two(half) * power_of_two(k.wrapping_sub(half));
-    if x.is_nan() { x } else { y }
-}
-
-/// `a * b + c`, in one rounding where `FUSED`.
-#[inline(always)]
-fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if FUSED { a.mul_add(b, c) } else { a * b + c }
-}
-
-/// exp(x) for x up to 88, to about 1 ulp; 0 where it is below the least normal number. Half the
-/// work of [`exp_f32`], by the same polynomial.
-#[inline(always)]
-pub fn exp_below_88_f32<const FUSED: bool>(x: f32) -> f32 {
-    // The last place of this number is 1 and its low bits are the exponent's bias: those of
-    // `SHIFT + k` are the exponent of 2^k, and k is rounded.
-    const SHIFT: f32 = 12_583_039.0; // 1.5 * 2^23 + 127
-    // There the result is 0. NaN stays.
-    let x = if x < -88.0 { -88.0 } else { x };
-    let shifted = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, SHIFT);
-    let k = shifted - SHIFT;
-    let r = multiply_add::<FUSED>(k, -0.693_359_4, x);
-    let r = multiply_add::<FUSED>(k, 2.121_944_4e-4, r);
-    let mut p = 1.987_569_1e-4;
-    p = multiply_add::<FUSED>(p, r, 1.398_199_9e-3);
-    p = multiply_add::<FUSED>(p, r, 8.333_452e-3);
-    p = multiply_add::<FUSED>(p, r, 4.166_579_6e-2);
-    p = multiply_add::<FUSED>(p, r, 0.166_666_66);
-    p = multiply_add::<FUSED>(p, r, 0.5);
-    p = multiply_add::<FUSED>(p, r, 1.0);
-    p = multiply_add::<FUSED>(p, r, 1.0);
-    p * f32::from_bits(shifted.to_bits() << 23)
-}
-
-/// log(x) to about 1 ulp (S. Moshier, Cephes, logf); -inf at 0, NaN below.
-#[inline(always)]
-pub fn log_f32(x: f32) -> f32 {
-    // Subnormal numbers are scaled first.
-    let tiny = x < f32::MIN_POSITIVE;
-    let scaled = if tiny { x * 8_388_608.0 } else { x };
-    let bits = scaled.to_bits();
-    let mut e = (((bits >> 23) & 0xff) as i32).wrapping_sub(if tiny { 149 } else { 126 });
-    let mut m = f32::from_bits((bits & 0x007f_ffff) | 0x3f00_0000);
-    let low = m < std::f32::consts::FRAC_1_SQRT_2;
-    e = e.wrapping_sub(low as i32);
-    m = if low { m + m } else { m } - 1.0;
-    let z = m * m;
-    let mut p = 7.037_683_6e-2;
-    p = p * m - 1.151_461e-1;
-    p = p * m + 1.167_699_9e-1;
-    p = p * m - 1.242_014_1e-1;
-    p = p * m + 1.424_932_3e-1;
-    p = p * m - 1.666_805_8e-1;
-    p = p * m + 2.000_071_5e-1;
-    p = p * m - 2.499_999_4e-1;
-    p = p * m + 3.333_333e-1;
-    let e = e as f32;
-    let y = m * z * p + e * -2.121_944_4e-4 - 0.5 * z;
-    let y = m + y + e * 0.693_359_4;
-    if x > 0.0 && x < f32::INFINITY {
-        y
-    } else if x == 0.0 {
-        f32::NEG_INFINITY
-    } else if x > 0.0 {
-        x
-    } else {
-        f32::NAN
-    }
-}
-
-/// tanh(x) to about 2 ulp: an odd polynomial near 0 (S. Moshier, Cephes, tanhf), exponentials
-/// elsewhere.
-#[inline(always)]
-pub fn tanh_f32(x: f32) -> f32 {
-    let a = x.abs();
-    let z = x * x;
-    let mut p = -5.704_988_7e-3;
-    p = p * z + 2.063_908_9e-2;
-    p = p * z - 5.373_971_6e-2;
-    p = p * z + 1.333_144_2e-1;
-    p = p * z - 3.333_328_2e-1;
-    let near = p * z * x + x;
-    let far = 1.0 - 2.0 / (exp_f32(a + a) + 1.0);
-    let y = if a < 0.625 { near } else { far };
-    if x.is_nan() { x } else { y.copysign(x) }
-}
+pub mod narrow;
+pub mod wide;
 
 /// a^b rounded once from about 40 bits, with C's special values (C99, F.9.4.4): `2^(b log2(a))` in
 /// double precision, the logarithm by the series of `atanh`, the power by that of `exp`.
 #[inline(always)]
-pub fn pow_f32(a: f32, b: f32) -> f32 {
+pub fn pow_f32<const FUSED: bool>(a: f32, b: f32) -> f32 {
     let size = a.abs();
     // Subnormal numbers are normal ones in double precision.
-    let log2 = wide::log2_finite(f64::from(size));
+    let log2 = wide::log2_finite::<FUSED>(f64::from(size));
     let log2 = if size == 0.0 { f64::NEG_INFINITY } else { log2 };
     let log2 = if size == f32::INFINITY { f64::INFINITY } else { log2 };
-    let r = wide::exp2(f64::from(b) * log2) as f32;
+    let r = wide::exp2::<FUSED>(f64::from(b) * log2) as f32;
     let half = b * 0.5;
     let whole = b.trunc() == b;
     let odd = whole && half.trunc() != half;
@@ -149,6 +28,31 @@ pub fn pow_f32(a: f32, b: f32) -> f32 {
     let r = if a.is_nan() || b.is_nan() { f32::NAN } else { r };
     let r = if size == 1.0 && b.is_infinite() { 1.0 } else { r };
     if a == 1.0 || b == 0.0 { 1.0 } else { r }
+}
+
+/// sqrt(a * a + b * b) in double precision, where it does not overflow; infinite if either is, even
+/// beside NaN.
+#[inline(always)]
+pub fn hypot_f32(a: f32, b: f32) -> f32 {
+    let (x, y) = (f64::from(a), f64::from(b));
+    let y = (x * x + y * y).sqrt() as f32;
+    let infinite = a.abs() == f32::INFINITY || b.abs() == f32::INFINITY;
+    if infinite { f32::INFINITY } else { y }
+}
+
+/// The remainder of a by b, with the sign of b (a 0 with that of a); 0 where b is 0. It is exact;
+/// where the quotient is 2^28 or more, or an operand not finite, it is NaN instead.
+#[inline(always)]
+pub fn rem_f32(a: f32, b: f32) -> f32 {
+    // A whole number of 29 bits times one of 24: exact. The quotient is further from the next whole
+    // number than its rounding.
+    const MOST: f64 = 268_435_456.0; // 2^28
+    let (x, y) = (f64::from(a), f64::from(b));
+    let q = x / y;
+    let r = (x - q.floor() * y) as f32;
+    let r = if r == 0.0 { r.copysign(a) } else { r };
+    let r = if q.abs() < MOST { r } else { f32::NAN };
+    if b == 0.0 { 0.0 } else { r }
 }
 
 // C's mathematical library, which every platform's standard library links.
@@ -280,38 +184,58 @@ pub fn polygamma_f64(n: u32, x: f64) -> f64 {
     -sign * factorial * sum
 }
 
-/// Functions of `f32`.
+/// Functions of `f32`: in `fused` for loops over instructions that multiply and add in one
+/// rounding, in `plain` for others.
 pub mod single {
-    pub use super::wide::{
-        acos, acosh, asin, asinh, atan, atanh, cosh, erf, erfinv, expm1, log1p,
-        log2_single as log2, log10, sinh, softplus,
-    };
-    pub use super::{exp_f32 as exp, log_f32 as log, tanh_f32 as tanh};
+    macro_rules! functions {
+        ($module:ident $fused:literal: $($from:ident::{$($name:ident),*})*) => {
+            pub mod $module {
+                use super::super::{gamma_f64, gammaln_f64, digamma_f64, narrow, wide};
 
-    #[inline(always)]
-    pub fn select(condition: bool, a: f32, b: f32) -> f32 {
-        if condition { a } else { b }
+                $($(#[inline(always)]
+                pub fn $name(x: f32) -> f32 {
+                    $from::$name::<$fused>(x)
+                })*)*
+
+                #[inline(always)]
+                pub fn select(condition: bool, a: f32, b: f32) -> f32 {
+                    if condition { a } else { b }
+                }
+                #[inline(always)]
+                pub fn num(x: f64) -> f32 {
+                    x as f32
+                }
+                #[inline(always)]
+                pub fn sigmoid(x: f32) -> f32 {
+                    1.0 / (1.0 + exp(-x))
+                }
+                #[inline(always)]
+                pub fn sign(x: f32) -> f32 {
+                    (x > 0.0) as i32 as f32 - (x < 0.0) as i32 as f32
+                }
+                pub fn gamma(x: f32) -> f32 {
+                    gamma_f64(x as f64) as f32
+                }
+                pub fn gammaln(x: f32) -> f32 {
+                    gammaln_f64(x as f64) as f32
+                }
+                pub fn digamma(x: f32) -> f32 {
+                    digamma_f64(x as f64) as f32
+                }
+            }
+        };
     }
-    #[inline(always)]
-    pub fn num(x: f64) -> f32 {
-        x as f32
+
+    /// The same functions in a module for each value of `FUSED`.
+    macro_rules! modules {
+        ($($functions:tt)*) => {
+            functions! { fused true: $($functions)* }
+            functions! { plain false: $($functions)* }
+        };
     }
-    #[inline(always)]
-    pub fn sigmoid(x: f32) -> f32 {
-        1.0 / (1.0 + exp(-x))
-    }
-    #[inline(always)]
-    pub fn sign(x: f32) -> f32 {
-        (x > 0.0) as i32 as f32 - (x < 0.0) as i32 as f32
-    }
-    pub fn gamma(x: f32) -> f32 {
-        super::gamma_f64(x as f64) as f32
-    }
-    pub fn gammaln(x: f32) -> f32 {
-        super::gammaln_f64(x as f64) as f32
-    }
-    pub fn digamma(x: f32) -> f32 {
-        super::digamma_f64(x as f64) as f32
+    modules! {
+        narrow::{atanh, erf, erfinv, exp, log, log10, log1p, log2, softplus, tanh}
+        wide::{acos, acosh, asin, asinh, atan, cos, cosh, expm1, sin, sinh, tan}
     }
 }
 
@@ -357,6 +281,18 @@ pub mod double {
     #[inline(always)]
     pub fn log10(x: f64) -> f64 {
         x.log10()
+    }
+    #[inline(always)]
+    pub fn sin(x: f64) -> f64 {
+        x.sin()
+    }
+    #[inline(always)]
+    pub fn cos(x: f64) -> f64 {
+        x.cos()
+    }
+    #[inline(always)]
+    pub fn tan(x: f64) -> f64 {
+        x.tan()
     }
     #[inline(always)]
     pub fn sinh(x: f64) -> f64 {

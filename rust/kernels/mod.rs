@@ -1,6 +1,7 @@
 //! CPU kernels: views in, views out. They know neither arrays nor the engine, and split their work
 //! only through [`parallel`]. `naive` holds the scalar reference of each.
 
+pub mod activations;
 pub mod arch;
 pub mod arith;
 pub mod broadcast;

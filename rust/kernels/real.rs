@@ -4,7 +4,7 @@
 use super::conv::winograd::transforms::Transformed;
 use super::gemm::few::kernels::Stored;
 use super::gemm::micro::Tiled;
-use super::math::{double, exp_below_88_f32, single};
+use super::math::{double, narrow, wide};
 use super::scalar::Scalar;
 
 /// A floating-point type with hardware arithmetic, and the kernels that are written for its
@@ -17,73 +17,73 @@ pub trait Real: Scalar + Tiled + Transformed + Stored<Self> {
     }
 
     /// The error function, as [`Real::quick_exp`].
-    fn erf(self) -> Self;
+    fn erf<const FUSED: bool>(self) -> Self;
 
     /// `e^x` as arithmetic that vectorises, where the type has it.
-    fn quick_exp(self) -> Self;
+    fn quick_exp<const FUSED: bool>(self) -> Self;
 
     /// `e^x` for `x` up to 88, as [`Real::quick_exp`]; what is below the least normal number may be
     /// 0. `FUSED` as in [`simd!`](crate::simd).
     fn exp_below_88<const FUSED: bool>(self) -> Self;
 
     /// The natural logarithm, as [`Real::quick_exp`].
-    fn quick_ln(self) -> Self;
+    fn quick_ln<const FUSED: bool>(self) -> Self;
 
     /// `e^x - 1`, as [`Real::quick_exp`].
-    fn quick_expm1(self) -> Self;
+    fn quick_expm1<const FUSED: bool>(self) -> Self;
 
     /// `ln(1 + e^x)`, as [`Real::quick_exp`].
-    fn quick_softplus(self) -> Self;
+    fn quick_softplus<const FUSED: bool>(self) -> Self;
 
     /// The hyperbolic tangent, as [`Real::quick_exp`].
-    fn quick_tanh(self) -> Self;
+    fn quick_tanh<const FUSED: bool>(self) -> Self;
 }
 
 impl Real for f32 {
     #[inline(always)]
-    fn erf(self) -> Self {
-        single::erf(self)
+    fn erf<const FUSED: bool>(self) -> Self {
+        narrow::erf::<FUSED>(self)
     }
 
     #[inline(always)]
-    fn quick_exp(self) -> Self {
-        single::exp(self)
+    fn quick_exp<const FUSED: bool>(self) -> Self {
+        narrow::exp::<FUSED>(self)
     }
 
     #[inline(always)]
     fn exp_below_88<const FUSED: bool>(self) -> Self {
-        exp_below_88_f32::<FUSED>(self)
+        narrow::exp_below_88::<FUSED>(self)
     }
 
     #[inline(always)]
-    fn quick_ln(self) -> Self {
-        single::log(self)
+    fn quick_ln<const FUSED: bool>(self) -> Self {
+        narrow::log::<FUSED>(self)
     }
 
     #[inline(always)]
-    fn quick_expm1(self) -> Self {
-        single::expm1(self)
+    fn quick_expm1<const FUSED: bool>(self) -> Self {
+        wide::expm1::<FUSED>(self)
     }
 
     #[inline(always)]
-    fn quick_softplus(self) -> Self {
-        single::softplus(self)
+    fn quick_softplus<const FUSED: bool>(self) -> Self {
+        narrow::softplus::<FUSED>(self)
     }
 
     #[inline(always)]
-    fn quick_tanh(self) -> Self {
-        single::tanh(self)
+    fn quick_tanh<const FUSED: bool>(self) -> Self {
+        narrow::tanh::<FUSED>(self)
     }
 }
 
 impl Real for f64 {
     #[inline(always)]
-    fn erf(self) -> Self {
+    fn erf<const FUSED: bool>(self) -> Self {
         double::erf(self)
     }
 
     #[inline(always)]
-    fn quick_exp(self) -> Self {
+    fn quick_exp<const FUSED: bool>(self) -> Self {
         double::exp(self)
     }
 
@@ -93,22 +93,22 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn quick_ln(self) -> Self {
+    fn quick_ln<const FUSED: bool>(self) -> Self {
         double::log(self)
     }
 
     #[inline(always)]
-    fn quick_expm1(self) -> Self {
+    fn quick_expm1<const FUSED: bool>(self) -> Self {
         double::expm1(self)
     }
 
     #[inline(always)]
-    fn quick_softplus(self) -> Self {
+    fn quick_softplus<const FUSED: bool>(self) -> Self {
         double::softplus(self)
     }
 
     #[inline(always)]
-    fn quick_tanh(self) -> Self {
+    fn quick_tanh<const FUSED: bool>(self) -> Self {
         double::tanh(self)
     }
 }

@@ -33,8 +33,8 @@ unsafe fn store<T: Real>(block: &[T; LANES], to: *mut T, n: usize) {
 }
 
 #[inline(always)]
-fn sigmoid<T: Real>(x: T) -> T {
-    T::one() / (T::one() + (-x).quick_exp())
+fn sigmoid<T: Real, const FUSED: bool>(x: T) -> T {
+    T::one() / (T::one() + (-x).quick_exp::<FUSED>())
 }
 
 /// Runs `$lanes` with `$j` at the start of every block of `0..$hid` and `$n` its size: a constant
@@ -61,7 +61,7 @@ crate::simd! {
     /// Both rows hold `hid` elements and do not overlap.
     pub unsafe fn vanilla[T: Real][T](g: *mut T, h: *mut T, hid: usize, tanh: bool) -> () {
         // SAFETY: promised by the caller; blocks end at `hid`.
-        unsafe { blocks!(hid, j, N => vanilla_lanes(g.add(j), h.add(j), N, tanh)) }
+        unsafe { blocks!(hid, j, N => vanilla_lanes::<T, FUSED>(g.add(j), h.add(j), N, tanh)) }
     }
 
     /// LSTM: `g` holds i, f, g, o before their activations and is activated; `old` is the cell
@@ -75,7 +75,7 @@ crate::simd! {
         // SAFETY: promised by the caller; blocks end at `hid`.
         unsafe {
             blocks!(hid, j, N =>
-                lstm_lanes(g.add(j), old.add(j), cell.add(j), h.add(j), hid, N, clip))
+                lstm_lanes::<T, FUSED>(g.add(j), old.add(j), cell.add(j), h.add(j), hid, N, clip))
         }
     }
 
@@ -90,7 +90,7 @@ crate::simd! {
         // SAFETY: promised by the caller; blocks end at `hid`.
         unsafe {
             blocks!(hid, j, N =>
-                gru_lanes(g.add(j), inner.add(j), old.add(j), h.add(j), hid, N))
+                gru_lanes::<T, FUSED>(g.add(j), inner.add(j), old.add(j), h.add(j), hid, N))
         }
     }
 
@@ -131,7 +131,7 @@ crate::simd! {
     ) -> () {
         // SAFETY: promised by the caller; blocks end at `hid`.
         unsafe {
-            blocks!(hid, j, N => lstm_back_lanes(
+            blocks!(hid, j, N => lstm_back_lanes::<T, FUSED>(
                 g.add(j), old.add(j), cell.add(j), dh.add(j), dc.add(j), dg.add(j), hid, N, clip
             ))
         }
@@ -161,13 +161,13 @@ crate::simd! {
 /// # Safety
 /// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
-unsafe fn vanilla_lanes<T: Real>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
+unsafe fn vanilla_lanes<T: Real, const FUSED: bool>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
     // SAFETY: promised by the caller: `n` elements at both.
     unsafe {
         let mut a = load(g, n);
         if tanh {
             for a in &mut a {
-                *a = a.quick_tanh();
+                *a = a.quick_tanh::<FUSED>();
             }
         } else {
             for a in &mut a {
@@ -184,7 +184,7 @@ unsafe fn vanilla_lanes<T: Real>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
 /// # Safety
 /// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
-unsafe fn lstm_lanes<T: Real>(
+unsafe fn lstm_lanes<T: Real, const FUSED: bool>(
     g: *mut T,
     old: *const T,
     cell: *mut T,
@@ -199,16 +199,16 @@ unsafe fn lstm_lanes<T: Real>(
         let (mut new, mut o) = (load(g.add(2 * hid), n), load(g.add(3 * hid), n));
         let mut c = load(old, n);
         for l in 0..LANES {
-            i[l] = sigmoid(i[l]);
+            i[l] = sigmoid::<T, FUSED>(i[l]);
         }
         for l in 0..LANES {
-            f[l] = sigmoid(f[l]);
+            f[l] = sigmoid::<T, FUSED>(f[l]);
         }
         for l in 0..LANES {
-            new[l] = new[l].quick_tanh();
+            new[l] = new[l].quick_tanh::<FUSED>();
         }
         for l in 0..LANES {
-            o[l] = sigmoid(o[l]);
+            o[l] = sigmoid::<T, FUSED>(o[l]);
         }
         for l in 0..LANES {
             c[l] = f[l] * c[l] + i[l] * new[l];
@@ -224,7 +224,7 @@ unsafe fn lstm_lanes<T: Real>(
         store(&o, g.add(3 * hid), n);
         store(&c, cell, n);
         for l in 0..LANES {
-            c[l] = o[l] * c[l].quick_tanh();
+            c[l] = o[l] * c[l].quick_tanh::<FUSED>();
         }
         store(&c, h, n);
     }
@@ -235,7 +235,7 @@ unsafe fn lstm_lanes<T: Real>(
 /// # Safety
 /// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
-unsafe fn gru_lanes<T: Real>(
+unsafe fn gru_lanes<T: Real, const FUSED: bool>(
     g: *mut T,
     inner: *const T,
     old: *const T,
@@ -248,13 +248,13 @@ unsafe fn gru_lanes<T: Real>(
         let (mut r, mut z, mut new) = (load(g, n), load(g.add(hid), n), load(g.add(2 * hid), n));
         let (inner, mut h_new) = (load(inner, n), load(old, n));
         for l in 0..LANES {
-            r[l] = sigmoid(r[l]);
+            r[l] = sigmoid::<T, FUSED>(r[l]);
         }
         for l in 0..LANES {
-            z[l] = sigmoid(z[l]);
+            z[l] = sigmoid::<T, FUSED>(z[l]);
         }
         for l in 0..LANES {
-            new[l] = (new[l] + r[l] * inner[l]).quick_tanh();
+            new[l] = (new[l] + r[l] * inner[l]).quick_tanh::<FUSED>();
         }
         for l in 0..LANES {
             h_new[l] = (T::one() - z[l]) * new[l] + z[l] * h_new[l];
@@ -295,7 +295,7 @@ unsafe fn vanilla_back_lanes<T: Real>(g: *const T, dh: *mut T, dg: *mut T, n: us
 /// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "every operand of a cell has an address")]
-unsafe fn lstm_back_lanes<T: Real>(
+unsafe fn lstm_back_lanes<T: Real, const FUSED: bool>(
     g: *const T,
     old: *const T,
     cell: *const T,
@@ -314,7 +314,7 @@ unsafe fn lstm_back_lanes<T: Real>(
         let (old, cell, d_h, mut d) = (load(old, n), load(cell, n), load(dh, n), load(dc, n));
         let mut squashed = cell;
         for s in &mut squashed {
-            *s = s.quick_tanh();
+            *s = s.quick_tanh::<FUSED>();
         }
         for l in 0..LANES {
             d[l] += d_h[l] * o[l] * (one - squashed[l] * squashed[l]);

@@ -164,7 +164,7 @@ crate::simd! {
             }
             let mut totals = leaves.total(sums);
             for t in &mut totals {
-                *t = if s.log { t.quick_ln() } else { T::one() / *t };
+                *t = if s.log { t.quick_ln::<FUSED>() } else { T::one() / *t };
             }
 
             for i in 0..of.rows {

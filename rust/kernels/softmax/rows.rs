@@ -176,7 +176,7 @@ crate::simd! {
             join_all(std::hint::black_box(&mut lanes), |a, b| a + b);
             let totals = &mut lanes.as_flattened_mut()[..TOGETHER];
             for total in &mut totals[..rows] {
-                *total = if LOG { total.quick_ln() } else { one / *total };
+                *total = if LOG { total.quick_ln::<FUSED>() } else { one / *total };
             }
 
             for r in 0..rows {

@@ -5,7 +5,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::arith::Arith;
 use crate::kernels::copy::fill;
-use crate::kernels::elementwise::{unary, zip};
+use crate::kernels::map::map;
 use crate::kernels::reduce::add_arrays;
 use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, same_type};
 use crate::operator::{Attrs, Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
@@ -74,7 +74,7 @@ fn clip(call: &Call<'_>) -> Result<()> {
         let (low, high) = (T::saturating(p.a_min.into()), T::saturating(p.a_max.into()));
         // SAFETY: views of equal size.
         unsafe {
-            unary(x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &|x: T| {
+            map([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), |[x]: [T; 1]| {
                 if x > high { high } else if x < low { low } else { x }
             })
         }
@@ -99,7 +99,7 @@ fn clip_backward(call: &Call<'_>) -> Result<()> {
         let (g, x) = (g.as_ptr::<T>().cast_const(), x.as_ptr::<T>().cast_const());
         // SAFETY: views of equal size.
         unsafe {
-            zip(g, x, out.as_ptr::<T>(), out.size(), &|g: T, x: T| {
+            map([g, x], out.as_ptr::<T>(), out.size(), |[g, x]: [T; 2]| {
                 if x < low || x > high { T::zero() } else { g }
             })
         }

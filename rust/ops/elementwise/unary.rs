@@ -3,10 +3,13 @@
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::copy::convert_all;
-use crate::kernels::elementwise::{unary, zip};
+use crate::kernels::elementwise::GRAIN;
+use crate::kernels::map::{Function, map, map_function};
 use crate::kernels::math;
+use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use crate::ops::device::formula::{Formula, unary_kernels, unary_slope_kernel};
+use crate::tensor::View;
 use half::f16;
 
 /// The value from which the derivative is calculated.
@@ -18,17 +21,21 @@ pub enum From {
     Output,
 }
 
+/// A loop over `N` operands and an output; of derivatives over the output gradient and what they
+/// are calculated from.
+type Loop<T, const N: usize> = fn([*const T; N], *mut T, usize);
+
 /// A row: the function and its derivative in single and double precision.
 pub struct UnaryRow {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
     /// Formula and, after a line break, remarks.
     pub doc: &'static str,
-    f32: fn(*const f32, *mut f32, usize),
-    f64: fn(*const f64, *mut f64, usize),
+    f32: Loop<f32, 1>,
+    f64: Loop<f64, 1>,
     pub from: From,
-    d32: fn(*const f32, *const f32, *mut f32, usize),
-    d64: fn(*const f64, *const f64, *mut f64, usize),
+    d32: Loop<f32, 2>,
+    d64: Loop<f64, 2>,
     /// Points at which the function is smooth, for tests.
     pub samples: &'static [f64],
     /// The function of whole numbers, where it is one: exact for all, and wrapping as integers do.
@@ -55,42 +62,66 @@ macro_rules! formula {
     };
 }
 
+/// Defines `Single`, the function of a formula of `$n` operands in single precision, which may be
+/// calculated again in the functions of a wider module.
+macro_rules! single {
+    ($n:literal $operands:tt $f:expr $(, again in $wide:ident)?) => {
+        struct Single;
+        #[allow(unused_imports, unused_variables)] // not every formula needs all
+        impl Function<f32, $n> for Single {
+            #[inline(always)]
+            fn of<const FUSED: bool>(&self, $operands: [f32; $n]) -> f32 {
+                if FUSED {
+                    use math::single::fused::*;
+                    $f
+                } else {
+                    use math::single::plain::*;
+                    $f
+                }
+            }
+            $(
+                const AGAIN: bool = true;
+
+                fn again(&self, x: [f32; $n]) -> f32 {
+                    use math::$wide::*;
+                    let $operands = x.map(f64::from);
+                    ($f) as f32
+                }
+            )?
+        }
+    };
+}
+
 macro_rules! table {
     ($($name:ident $aliases:tt, $doc:literal,
-        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr $(, whole |$w:ident| $whole:expr)?;)*) => {
+        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr $(, whole |$w:ident| $whole:expr)? $(, again in $wide:ident)?;)*) => {
         /// All rows.
         pub const TABLE: &[UnaryRow] = &[$(UnaryRow {
             name: stringify!($name),
             aliases: &$aliases,
             doc: $doc,
             f32: |x, y, n| {
-                #[allow(unused_imports)] // not every formula needs one
-                use math::single::*;
-                type R = f32;
+                single!(1 [$x] $f $(, again in $wide)?);
                 // SAFETY: the kernel below passes views of `n` elements.
-                unsafe { unary(x, y, n, &|$x: R| -> R { $f }) }
+                unsafe { map_function(x, y, n, Single) }
             },
             f64: |x, y, n| {
-                #[allow(unused_imports)] // as above
+                #[allow(unused_imports)] // not every formula needs one
                 use math::double::*;
-                type R = f64;
                 // SAFETY: as above.
-                unsafe { unary(x, y, n, &|$x: R| -> R { $f }) }
+                unsafe { map(x, y, n, |[$x]: [f64; 1]| -> f64 { $f }) }
             },
             from: From::$from,
-            d32: |g, v, y, n| {
-                #[allow(unused_imports)] // not every formula needs one
-                use math::single::*;
-                type R = f32;
+            d32: |g_and_v, y, n| {
+                single!(2 [g, $v] g * ($d) $(, again in $wide)?);
                 // SAFETY: as above.
-                unsafe { zip(g, v, y, n, &|g: R, $v: R| -> R { g * ($d) }) }
+                unsafe { map_function(g_and_v, y, n, Single) }
             },
-            d64: |g, v, y, n| {
+            d64: |g_and_v, y, n| {
                 #[allow(unused_imports)] // as above
                 use math::double::*;
-                type R = f64;
                 // SAFETY: as above.
-                unsafe { zip(g, v, y, n, &|g: R, $v: R| -> R { g * ($d) }) }
+                unsafe { map(g_and_v, y, n, |[g, $v]: [f64; 2]| -> f64 { g * ($d) }) }
             },
             samples: &$samples,
             whole: whole!($(|$w| $whole)?),
@@ -142,9 +173,9 @@ table! {
     floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY, whole |x| x;
     trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
     fix ["_npi_fix", "_sparse_fix"], "the nearest integer toward 0", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
-    sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| x.sin(), Input |x| x.cos(), ANY;
-    cos ["_npi_cos", "_sparse_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
-    tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
+    sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| sin(x), Input |x| cos(x), ANY, again in double;
+    cos ["_npi_cos", "_sparse_cos"], "cos(x), x in radians", |x| cos(x), Input |x| -sin(x), ANY, again in double;
+    tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| tan(x), Output |y| num(1.) + y * y, INSIDE, again in double;
     arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan \
                                                outside of [-1, 1].",
         |x| asin(x), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
@@ -187,78 +218,54 @@ fn forward(row: &UnaryRow, call: &Call<'_>) {
         && !x.dtype().is_float()
     {
         return crate::with_dtype!(x.dtype(), T => {
-            let f = |x: T| T::from_int(whole(x.to_int()));
+            let f = |[x]: [T; 1]| T::from_int(whole(x.to_int()));
             // SAFETY: views of `n` elements.
-            unsafe { unary(x.as_ptr::<T>(), y.as_ptr::<T>(), n, &f) }
+            unsafe { map([x.as_ptr::<T>().cast_const()], y.as_ptr::<T>(), n, f) }
         });
     }
-    match x.dtype() {
-        DType::F32 => (row.f32)(x.as_ptr(), y.as_ptr(), n),
-        DType::F64 => (row.f64)(x.as_ptr(), y.as_ptr(), n),
-        DType::F16 => via::<f16, f32>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f32)(x, y, n)),
-        DType::U8 => via::<u8, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
-        DType::I8 => via::<i8, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
-        DType::I32 => via::<i32, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
-        DType::I64 => via::<i64, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
-        DType::Bool => via::<bool, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
+    let (x, y) = ([x], y);
+    match x[0].dtype() {
+        DType::F32 => (row.f32)(pointers(x), y.as_ptr(), n),
+        DType::F64 => (row.f64)(pointers(x), y.as_ptr(), n),
+        DType::F16 => via::<f16, _, _>(x, y, row.f32),
+        dtype => crate::with_dtype!(dtype, T => via::<T, _, _>(x, y, row.f64)),
     }
+}
+
+fn pointers<T: Element, const N: usize>(views: [&View; N]) -> [*const T; N] {
+    views.map(|v| v.as_ptr::<T>().cast_const())
 }
 
 /// Calculates in `C`, block by block.
-fn via<T: Element, C: Element>(
-    x: *mut T,
-    y: *mut T,
-    n: usize,
-    run: impl Fn(*const C, *mut C, usize),
-) {
+fn via<T: Element, C: Element, const N: usize>(from: [&View; N], to: &View, run: Loop<C, N>) {
     const BLOCK: usize = 256;
-    let mut block = [C::default(); BLOCK];
-    for start in (0..n).step_by(BLOCK) {
-        let len = BLOCK.min(n - start);
-        // SAFETY: the kernel passes views of `n` elements.
-        unsafe {
-            convert_all(x.add(start), block.as_mut_ptr(), len);
-            run(block.as_ptr(), block.as_mut_ptr(), len);
-            convert_all(block.as_ptr(), y.add(start), len);
+    let n = to.size();
+    let from = from.map(|v| Shared(v.as_ptr::<T>()));
+    let to = Shared(to.as_ptr::<T>());
+    parallel_for(n, GRAIN, |range| {
+        let mut blocks = [[C::default(); BLOCK]; N];
+        for start in range.clone().step_by(BLOCK) {
+            let len = BLOCK.min(range.end - start);
+            // SAFETY: the kernel passes views of as many elements as the output has.
+            unsafe {
+                for (block, from) in blocks.iter_mut().zip(&from) {
+                    convert_all(from.at(start), block.as_mut_ptr(), len);
+                }
+                let out = blocks[0].as_mut_ptr();
+                run(blocks.each_ref().map(|b| b.as_ptr()), out, len);
+                convert_all(out, to.at(start), len);
+            }
         }
-    }
-}
-
-/// As [`via`] for gradients: `g` is multiplied by the derivative at `v`.
-fn via2<T: Element, C: Element>(
-    g: *mut T,
-    v: *mut T,
-    y: *mut T,
-    n: usize,
-    run: impl Fn(*const C, *const C, *mut C, usize),
-) {
-    const BLOCK: usize = 256;
-    let mut blocks = [[C::default(); BLOCK]; 2];
-    for start in (0..n).step_by(BLOCK) {
-        let len = BLOCK.min(n - start);
-        let [a, b] = &mut blocks;
-        // SAFETY: the kernel passes views of `n` elements.
-        unsafe {
-            convert_all(g.add(start), a.as_mut_ptr(), len);
-            convert_all(v.add(start), b.as_mut_ptr(), len);
-            run(a.as_ptr(), b.as_ptr(), a.as_mut_ptr(), len);
-            convert_all(a.as_ptr(), y.add(start), len);
-        }
-    }
+    });
 }
 
 fn backward(row: &UnaryRow, call: &Call<'_>) {
-    let (g, v, y) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    let n = y.size();
+    let (from, y) = ([&call.inputs[0], &call.inputs[1]], &call.outputs[0]);
     match y.dtype() {
-        DType::F32 => (row.d32)(g.as_ptr(), v.as_ptr(), y.as_ptr(), n),
-        DType::F64 => (row.d64)(g.as_ptr(), v.as_ptr(), y.as_ptr(), n),
-        DType::F16 => via2::<f16, f32>(g.as_ptr(), v.as_ptr(), y.as_ptr(), n, |g, v, y, n| {
-            (row.d32)(g, v, y, n)
-        }),
-        dtype => crate::with_dtype!(dtype, T => {
-            via2::<T, f64>(g.as_ptr(), v.as_ptr(), y.as_ptr(), n, |g, v, y, n| (row.d64)(g, v, y, n))
-        }),
+        DType::F32 => (row.d32)(pointers(from), y.as_ptr(), y.size()),
+        DType::F64 => (row.d64)(pointers(from), y.as_ptr(), y.size()),
+        DType::F16 => via::<f16, _, _>(from, y, row.d32),
+        dtype => crate::with_dtype!(dtype, T => via::<T, _, _>(from, y, row.d64)),
     }
 }
 
@@ -271,7 +278,7 @@ fn doc(row: &UnaryRow) -> String {
     };
     let samples: Vec<f32> = row.samples.iter().map(|x| *x as f32).collect();
     let mut values = vec![0f32; samples.len()];
-    (row.f32)(samples.as_ptr(), values.as_mut_ptr(), samples.len());
+    (row.f32)([samples.as_ptr()], values.as_mut_ptr(), samples.len());
     let integers = match row.whole {
         Some(_) => "integers are exact and wrap",
         None => "integers calculate in float64, whose results are truncated",
@@ -364,6 +371,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Where the vectors of single precision end, double precision goes on.
+    #[test]
+    fn angles_of_any_size_have_their_functions() {
+        let angles: Vec<f64> = (0..200).map(|i| 0.7 * 1.6f64.powi(i)).chain([-3e9, 1e38]).collect();
+        let angles: Vec<f64> =
+            angles.iter().map(|x| f64::from(*x as f32)).filter(|x| x.is_finite()).collect();
+        let x = Tensor::of(&[angles.len() as i64], &angles);
+        for name in ["sin", "cos", "tan"] {
+            let (got, want) =
+                (values(name, &[], &[x.cast(DType::F32)]), values(name, &[], &[x.clone()]));
+            for ((x, got), want) in angles.iter().zip(got).zip(want) {
+                assert!((got - want).abs() <= 1e-7 * want.abs(), "{name}({x}): {got} for {want}");
+            }
+        }
+        let infinite = Tensor::of(&[2], &[f64::INFINITY, f64::NAN]).cast(DType::F32);
+        assert!(values("sin", &[], &[infinite]).iter().all(|y| y.is_nan()));
     }
 
     #[test]

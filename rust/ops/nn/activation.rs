@@ -3,7 +3,8 @@
 use super::infer::float_type;
 use super::widening;
 use crate::error::Result;
-use crate::kernels::map::map;
+use crate::kernels::activations::{Logistic, Softplus, SoftplusGradient, Tanh};
+use crate::kernels::map::{map, map_function};
 use crate::kernels::real::Real;
 use crate::operator::infer::elementwise_shape;
 use crate::operator::{Call, Dep, Gradient, InplacePair, OpDef, OpReq};
@@ -81,9 +82,9 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
         match call.attrs.get::<ActivationParam>().act_type {
             // Written so that NaN stays NaN.
             ActType::Relu => map(x, y, n, |[x]| if x < zero { zero } else { x }),
-            ActType::Sigmoid => map(x, y, n, |[x]| one / (one + (-x).quick_exp())),
-            ActType::Tanh => map(x, y, n, |[x]| x.quick_tanh()),
-            ActType::SoftRelu => map(x, y, n, |[x]| x.quick_softplus()),
+            ActType::Sigmoid => map_function(x, y, n, Logistic),
+            ActType::Tanh => map_function(x, y, n, Tanh),
+            ActType::SoftRelu => map_function(x, y, n, Softplus),
             ActType::SoftSign => map(x, y, n, |[x]| x / (one + x.abs())),
         }
     }
@@ -104,7 +105,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
             ActType::Relu => map(from, dx, n, |[g, y]| if y > zero { g } else { y }),
             ActType::Sigmoid => map(from, dx, n, |[g, y]| g * y * (one - y)),
             ActType::Tanh => map(from, dx, n, |[g, y]| g * (one - y * y)),
-            ActType::SoftRelu => map(from, dx, n, |[g, y]| -g * (-y).quick_expm1()),
+            ActType::SoftRelu => map_function(from, dx, n, SoftplusGradient),
             ActType::SoftSign => map(from, dx, n, |[g, x]| {
                 let d = one + x.abs();
                 g / (d * d)

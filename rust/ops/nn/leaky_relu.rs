@@ -3,7 +3,8 @@
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use crate::error::{Error, Result};
-use crate::kernels::map::map;
+use crate::kernels::activations::{Elu, EluGradient, EluGradientOfInput, Gelu, GeluGradient};
+use crate::kernels::map::{map, map_function};
 use crate::kernels::pairwise::{Pairwise, sum_of};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::philox::{philox, unit};
@@ -163,25 +164,6 @@ pub(in crate::ops) fn channels(shape: &Shape, slopes: usize) -> (usize, usize) {
     }
 }
 
-/// `x Phi(x)`, where `Phi` is the distribution function of the standard normal distribution. (A
-/// closure of this size stays a call in the loop.)
-#[inline(always)]
-fn gelu<T: Real>([x]: [T; 1]) -> T {
-    x * normal_below(x)
-}
-
-/// `g (Phi(x) + x phi(x))`, where `phi` is its density.
-#[inline(always)]
-fn gelu_gradient<T: Real>([g, x]: [T; 2]) -> T {
-    let density = T::of(0.398_942_280_401_432_7) * (T::of(-0.5) * x * x).quick_exp();
-    g * (normal_below(x) + x * density)
-}
-
-#[inline(always)]
-fn normal_below<T: Real>(x: T) -> T {
-    T::of(0.5) * (T::one() + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
-}
-
 /// The parts of a range that have one slope each, and which.
 fn parts(
     range: Range<usize>,
@@ -204,14 +186,12 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
             LeakyType::Rrelu => rrelu::<T>(call),
             _ if skip => {}
             LeakyType::Leaky => map([x], y, n, |[x]| if x > zero { x } else { slope * x }),
-            LeakyType::Elu => {
-                map([x], y, n, |[x]| if x > zero { x } else { slope * x.quick_expm1() })
-            }
+            LeakyType::Elu => map_function([x], y, n, Elu { scale: T::one(), slope }),
             LeakyType::Selu => {
-                let (scale, low) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
-                map([x], y, n, |[x]| if x > zero { scale * x } else { low * x.quick_expm1() });
+                let (scale, slope) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
+                map_function([x], y, n, Elu { scale, slope });
             }
-            LeakyType::Gelu => map([x], y, n, gelu::<T>),
+            LeakyType::Gelu => map_function([x], y, n, Gelu),
             LeakyType::Prelu => {
                 let gamma = Shared(call.inputs[1].as_ptr::<T>());
                 let (span, slopes) = channels(data.shape(), call.inputs[1].size());
@@ -276,21 +256,23 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     let from = [0, 1].map(|i| call.inputs[i].as_ptr::<T>().cast_const());
     let (dx, n) = (call.outputs[0].as_ptr::<T>(), call.outputs[0].size());
     let (zero, slope) = (T::zero(), T::of(param.slope.into()));
-    let output = from_output(call.attrs);
     // SAFETY: all views have `n` elements and the output is one of the inputs or apart.
     unsafe {
         match param.act_type {
             LeakyType::Rrelu => map(from, dx, n, |[g, s]| g * s),
             LeakyType::Leaky => map(from, dx, n, |[g, v]| if v > zero { g } else { g * slope }),
-            LeakyType::Elu => map(from, dx, n, |[g, v]| {
-                let y = if output { v } else { slope * v.quick_expm1() };
-                if v > zero { g } else { g * (y + slope) }
-            }),
-            LeakyType::Selu => {
-                let (scale, low) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
-                map(from, dx, n, |[g, y]| if y > zero { g * scale } else { g * (y + low) });
+            LeakyType::Elu => {
+                let scale = T::one();
+                match from_output(call.attrs) {
+                    true => map_function(from, dx, n, EluGradient { scale, slope }),
+                    false => map_function(from, dx, n, EluGradientOfInput { scale, slope }),
+                }
             }
-            _ => map(from, dx, n, gelu_gradient::<T>),
+            LeakyType::Selu => {
+                let (scale, slope) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
+                map_function(from, dx, n, EluGradient { scale, slope });
+            }
+            _ => map_function(from, dx, n, GeluGradient),
         }
     }
     Ok(())

@@ -198,12 +198,12 @@ crate::simd! {
 
 /// `base^(-beta)`; the usual exponent 3/4 by square roots, which vectorise.
 #[inline(always)]
-fn power<T: Real>(base: T, beta: f32) -> T {
+fn power<T: Real, const FUSED: bool>(base: T, beta: f32) -> T {
     if beta == 0.75 {
         let root = base.sqrt();
         T::one() / (root * root.sqrt())
     } else {
-        (-T::of(beta.into()) * base.quick_ln()).quick_exp()
+        (-T::of(beta.into()) * base.quick_ln::<FUSED>()).quick_exp::<FUSED>()
     }
 }
 
@@ -214,7 +214,7 @@ crate::simd! {
     /// All hold `n` elements; `y` is `x` or overlaps nothing.
     unsafe fn apply[T: Real][T](x: *const T, norm: *const T, beta: f32, y: *mut T, n: usize) -> () {
         // SAFETY: promised by the caller.
-        unsafe { map_serial([x, norm], y, n, |[x, m]| x * power(m, beta)) };
+        unsafe { map_serial([x, norm], y, n, |[x, m]| x * power::<T, FUSED>(m, beta)) };
     }
 }
 
@@ -225,7 +225,7 @@ crate::simd! {
     /// All hold `n` elements; `out` overlaps no operand.
     unsafe fn share[T: Real][T](operands: [*const T; 3], beta: f32, out: *mut T, n: usize) -> () {
         // SAFETY: promised by the caller.
-        unsafe { map_serial(operands, out, n, |[dy, x, m]| dy * x * power(m, beta) / m) };
+        unsafe { map_serial(operands, out, n, |[dy, x, m]| dy * x * power::<T, FUSED>(m, beta) / m) };
     }
 
     /// `dx = dy m^(-beta) - slope x total`.
@@ -235,7 +235,7 @@ crate::simd! {
     unsafe fn subtract[T: Real][T](
         operands: [*const T; 4], beta: f32, slope: T, dx: *mut T, n: usize,
     ) -> () {
-        let of = |[dy, x, m, total]: [T; 4]| dy * power(m, beta) - slope * x * total;
+        let of = |[dy, x, m, total]: [T; 4]| dy * power::<T, FUSED>(m, beta) - slope * x * total;
         // SAFETY: promised by the caller.
         unsafe { map_serial(operands, dx, n, of) };
     }

@@ -3,7 +3,8 @@
 use super::infer::{complete, float_type};
 use super::widening;
 use crate::error::{Error, Result};
-use crate::kernels::map::map;
+use crate::kernels::activations::Logistic;
+use crate::kernels::map::{map, map_function};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq};
@@ -138,7 +139,7 @@ fn sigmoid(call: &Call<'_>) -> Result<()> {
         with_real!(call.inputs[0].dtype(), T => {
             let ([x, _], y, n) = elements::<T>(call);
             // SAFETY: data and output have `n` elements and are the same memory or apart.
-            unsafe { map([x], y, n, |[x]: [T; 1]| 1.0 / (1.0 + (-x).quick_exp())) };
+            unsafe { map_function([x], y, n, Logistic) };
             Ok(())
         })?;
     }

@@ -8,7 +8,7 @@ use super::moves::Move;
 use super::parts::{SliceParam, copy_views, moving, pieces, region_ranges, shaped_like, taken};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::kernels::elementwise::{unary, zip};
+use crate::kernels::map;
 use crate::operator::infer::{assign_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, Tuple};
 use crate::shape::Shape;
@@ -71,25 +71,24 @@ const DATA: [(&str, &str); 1] = [("data", "The input array.")];
 const GRAD_AND_DATA: [(&str, &str); 2] = [("out_grad", "Gradient of the output."), DATA[0]];
 
 /// `out = f(x)`, calculated in f64.
-fn map(call: &Call<'_>, f: impl Fn(f64) -> f64 + Sync) -> Result<()> {
+fn map(call: &Call<'_>, f: impl Fn(f64) -> f64 + Send + Sync) -> Result<()> {
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
     with_dtype!(out.dtype(), T => {
-        let f = |x: T| <T as Element>::from_f64(f(Element::to_f64(x)));
+        let f = |[x]: [T; 1]| <T as Element>::from_f64(f(Element::to_f64(x)));
         // SAFETY: both views have the output's size; in place is declared.
-        unsafe { unary(x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &f) };
+        unsafe { map::map([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), f) };
     });
     Ok(())
 }
 
 /// `out = g * slope(x)`, calculated in f64.
-fn map_backward(call: &Call<'_>, slope: impl Fn(f64) -> f64 + Sync) -> Result<()> {
+fn map_backward(call: &Call<'_>, slope: impl Fn(f64) -> f64 + Send + Sync) -> Result<()> {
     let ([g, x], out) = ([0, 1].map(|i| &call.inputs[i]), &call.outputs[0]);
     with_dtype!(out.dtype(), T => {
-        let f = |g: T, x: T| <T as Element>::from_f64(Element::to_f64(g) * slope(Element::to_f64(x)));
+        let f = |[g, x]: [T; 2]| <T as Element>::from_f64(Element::to_f64(g) * slope(Element::to_f64(x)));
+        let operands = [g, x].map(|v| v.as_ptr::<T>().cast_const());
         // SAFETY: all views have the output's size.
-        unsafe {
-            zip(g.as_ptr::<T>().cast_const(), x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &f)
-        };
+        unsafe { map::map(operands, out.as_ptr::<T>(), out.size(), f) };
     });
     Ok(())
 }

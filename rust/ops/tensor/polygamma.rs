@@ -3,7 +3,7 @@
 use super::common::elementwise;
 use super::kernel;
 use crate::dtype::Element;
-use crate::kernels::elementwise::unary;
+use crate::kernels::map::map;
 use crate::kernels::math::polygamma_f64;
 use crate::operator::{Dep, Gradient, InplacePair, OpDef, Value};
 use crate::ops::nn::infer::float_type;
@@ -47,9 +47,9 @@ pub fn operators() -> Vec<OpDef> {
             let (x, out) = (&call.inputs[0], &call.outputs[0]);
             let n = call.attrs.get::<PolygammaParam>().n.unsigned_abs();
             with_dtype!(out.dtype(), T => {
-                let f = |x: T| <T as Element>::from_f64(polygamma_f64(n, Element::to_f64(x)));
+                let f = |[x]: [T; 1]| <T as Element>::from_f64(polygamma_f64(n, Element::to_f64(x)));
                 // SAFETY: both views have the output's size; in place is declared.
-                unsafe { unary(x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &f) };
+                unsafe { map([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), f) };
             });
             Ok(())
         }));

@@ -183,6 +183,9 @@ template <class C> __device__ Real<C> expm1(Real<C> x) { return x.exp_m1(); }
 template <class C> __device__ Real<C> log1p(Real<C> x) { return x.ln_1p(); }
 template <class C> __device__ Real<C> log2(Real<C> x) { return x.log2(); }
 template <class C> __device__ Real<C> log10(Real<C> x) { return x.log10(); }
+template <class C> __device__ Real<C> sin(Real<C> x) { return x.sin(); }
+template <class C> __device__ Real<C> cos(Real<C> x) { return x.cos(); }
+template <class C> __device__ Real<C> tan(Real<C> x) { return x.tan(); }
 template <class C> __device__ Real<C> sinh(Real<C> x) { return x.sinh(); }
 template <class C> __device__ Real<C> cosh(Real<C> x) { return x.cosh(); }
 template <class C> __device__ Real<C> asin(Real<C> x) { return x.asin(); }

@@ -151,13 +151,18 @@ macro_rules! formulas {
 macro_rules! table {
     ($($variant:ident $row:ident [$elem:literal, $broad:literal, $right:literal, $left:literal]
         [$($a:tt)*] [$($b:tt)*] [$($c:tt)*] [$($d:tt)*]
-        $formula:literal, |$x:ident, $y:ident| $f:expr, $slope:ident $(|$g:ident| $dl:expr, $dr:expr)?;)*) => {
+        $formula:literal, $(quick |$p:ident, $q:ident| $quick:expr, again $again:literal,)? |$x:ident, $y:ident| $f:expr, $slope:ident $(|$g:ident| $dl:expr, $dr:expr)?;)*) => {
         $(mod $row {
             use super::*;
             pub struct F;
             impl Binary for F {
                 #[inline(always)]
                 fn apply<T: Arith>($x: T, $y: T) -> T { $f }
+                $(
+                    const AGAIN: bool = $again;
+                    #[inline(always)]
+                    fn quick<T: Arith, const FUSED: bool>($p: T, $q: T) -> T { $quick }
+                )?
             }
             $(pub struct L;
             impl Ternary for L {
@@ -247,11 +252,12 @@ table! {
         "a / b, of integers toward 0 (and 0 where b is 0)", |a, b| a.div(b), Operands |g| g.div(b), neg(g.mul(a.div(b)).div(b));
     Mod modulo ["_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar"]
         ["_Mod"] [] ["_ModScalar"] ["_RModScalar"]
-        "a - floor(a / b) * b, 0 where b is 0", |a, b| a.rem(b), Operands |g| g,
+        "a - floor(a / b) * b, 0 where b is 0", quick |a, b| a.quick_rem(b), again true, |a, b| a.rem(b), Operands |g| g,
         neg(g.mul(T::from_f64((a.to_f64() / b.to_f64()).floor())));
     Pow power ["_power", "broadcast_power", "_power_scalar", "_rpower_scalar"]
         ["_Power"] [] ["_PowerScalar"] ["_RPowerScalar"]
-        "a to the power of b", |a, b| a.pow(b), Operands |g| g.mul(b.mul(a.pow(b.sub(T::one())))), g.mul(a.pow(b).mul(ln(a)));
+        "a to the power of b", quick |a, b| a.quick_pow::<FUSED>(b), again false,
+        |a, b| a.pow(b), Operands |g| g.mul(b.mul(a.pow(b.sub(T::one())))), g.mul(a.pow(b).mul(ln(a)));
     Maximum maximum ["_maximum", "broadcast_maximum", "_maximum_scalar", ""]
         ["_Maximum"] ["_npi_maximum"] ["_MaximumScalar", "_npi_maximum_scalar"] []
         "the greater of a and b (where they are equal, a gets the gradient)", |a, b| a.max(b), Operands |g| g.mul(T::truth(a >= b)), g.mul(T::truth(a < b));
