@@ -22,6 +22,7 @@ pub mod map;
 pub mod math;
 pub mod naive;
 pub mod norm;
+pub mod normal;
 pub mod pairwise;
 pub mod parallel;
 pub mod philox;
