@@ -17,6 +17,7 @@ pub mod int8;
 pub mod kept;
 pub mod layer_norm;
 pub mod layout;
+pub mod leading;
 pub mod linalg;
 pub mod map;
 pub mod math;
