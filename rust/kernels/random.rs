@@ -245,7 +245,7 @@ mod tests {
         for draw in drawn {
             let mut found = vec![0.0; n];
             // SAFETY: `n` elements.
-            unsafe { fill_from_draws(key, found.as_mut_ptr(), n, |d| draw(d)) };
+            unsafe { fill_from_draws(key, found.as_mut_ptr(), n, draw) };
             let each = |i: usize| draw(&mut Draws::new(key[0], key[1], i));
             assert!(found.iter().enumerate().all(|(i, v)| *v == each(i)));
         }

@@ -291,7 +291,8 @@ crate::simd! {
         unsafe {
             let add = |n: usize, sums: &mut [T]| {
                 let from = parts.add(2 * (n * s.channels + range.start));
-                for (sum, part) in sums.iter_mut().zip(std::slice::from_raw_parts(from, 2 * width)) {
+                let row = std::slice::from_raw_parts(from, 2 * width);
+                for (sum, part) in sums.iter_mut().zip(row) {
                     *sum += *part;
                 }
             };

@@ -81,8 +81,8 @@ pub unsafe fn clear_rests<T: Real>(s: &Softmax<T>, y: *mut T, rows: usize, n: us
     }
 }
 
-/// `y = softmax(x)` of the first `n` elements of `rows` rows: one or more, at most [`together`]. The
-/// other elements of `y` may be overwritten.
+/// `y = softmax(x)` of the first `n` elements of each of `rows` rows: one or more, at most
+/// [`together`]. The other elements of `y` may be overwritten.
 ///
 /// # Safety
 /// `x` and `y` hold the rows and are the same memory or apart.
