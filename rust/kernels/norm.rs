@@ -2,13 +2,14 @@
 
 mod loops;
 
-use super::pairwise::{LANES, sum_of};
+use super::pairwise::LANES;
 use super::parallel::{OnElements, Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
 use loops::{
-    backward_of, gradient_of_planes, gradient_sums_of_planes, normalise_of, normalise_planes,
-    normalise_some, statistics_of_any, statistics_of_planes,
+    SHORT, TOGETHER, backward_of, gradient_of_planes, gradient_sums_of_planes, join_gradients,
+    join_statistics, normalise_of, normalise_planes, normalise_some, statistics_of_any,
+    statistics_of_planes,
 };
 use std::ops::Range;
 
@@ -86,6 +87,11 @@ impl Channels {
         parallel_for(self.outer * self.channels, (1usize << 13).div_ceil(self.inner.max(1)), f);
     }
 
+    /// Channels whose planes' sums are joined, some to a task.
+    fn for_joins(&self, f: impl Fn(Range<usize>) + Send + Sync) {
+        parallel_for(self.channels, (1usize << 13).div_ceil(self.outer.max(1)), f);
+    }
+
     fn for_channels(&self, f: impl Fn(std::ops::Range<usize>) + Send + Sync) {
         let grain = (1usize << 13).div_ceil(self.count().max(1));
         let grain = if self.inner == 1 { grain.max(COLUMNS) } else { grain };
@@ -103,10 +109,15 @@ impl Channels {
                 let parts = Shared(parts.as_mut_ptr());
                 // SAFETY: promised by the caller; planes and channels belong to one task.
                 self.for_planes(|range| unsafe {
-                    statistics_of_planes(self.inner, range, x.at(0), parts.at(0));
+                    let of = if self.inner <= SHORT {
+                        statistics_of_planes::<T, TOGETHER>
+                    } else {
+                        statistics_of_planes::<T, 1>
+                    };
+                    of(self.inner, range, x.at(0), parts.at(0));
                 });
                 // SAFETY: as above.
-                self.for_channels(|range| unsafe {
+                self.for_joins(|range| unsafe {
                     join_statistics(self, range, parts.at(0), mean.at(0), var.at(0));
                 });
             });
@@ -281,11 +292,16 @@ impl Channels {
                 wanted(self.elements(range.clone()));
                 // SAFETY: within the room; planes and channels belong to one task.
                 unsafe {
-                    gradient_sums_of_planes(self, range, dy.at(0), x.at(0), &a, parts.at(0));
+                    let of = if self.inner <= SHORT {
+                        gradient_sums_of_planes::<T, TOGETHER>
+                    } else {
+                        gradient_sums_of_planes::<T, 1>
+                    };
+                    of(self, range, dy.at(0), x.at(0), &a, parts.at(0));
                 }
             });
             // SAFETY: as above.
-            self.for_channels(|range| unsafe {
+            self.for_joins(|range| unsafe {
                 let slopes = parts.at(2 * planes);
                 join_gradients(self, range, parts.at(0), &a, fixed, &to, slopes);
             });
@@ -298,69 +314,6 @@ impl Channels {
                 });
             }
         });
-    }
-}
-
-/// Statistics of channels from those of their planes: mean and sum of squares about it.
-///
-/// # Safety
-/// `parts` has both for every plane; `mean` and `var` have one element a channel.
-unsafe fn join_statistics<T: Real>(
-    s: &Channels,
-    range: Range<usize>,
-    parts: *const T,
-    mean: *mut T,
-    var: *mut T,
-) {
-    let (outer, inner) = (T::of(s.outer as f64), T::of(s.inner as f64));
-    for c in range {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let at = |n: usize| parts.add(2 * (n * s.channels + c));
-            let m = sum_of(s.outer, |n| *at(n)) / outer;
-            let squares = sum_of(s.outer, |n| {
-                let d = *at(n) - m;
-                *at(n).add(1) + d * d * inner
-            });
-            *mean.add(c) = m;
-            *var.add(c) = squares / (outer * inner);
-        }
-    }
-}
-
-/// Gradients of gamma and beta from the sums of planes, and into `slopes` what the gradient of the
-/// data needs of every channel.
-///
-/// # Safety
-/// `parts` has two sums for every plane, `slopes` two elements a channel; `to` as in
-/// [`Channels::backward`].
-unsafe fn join_gradients<T: Real>(
-    s: &Channels,
-    range: Range<usize>,
-    parts: *const T,
-    a: &Affine<T>,
-    fixed: bool,
-    to: &Gradients<T>,
-    slopes: *mut T,
-) {
-    let count = T::of(s.count() as f64);
-    for c in range {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let at = |n: usize| parts.add(2 * (n * s.channels + c));
-            let sum_dy = sum_of(s.outer, |n| *at(n));
-            let sum_dyx = sum_of(s.outer, |n| *at(n).add(1));
-            let inv = *a.inv_std.add(c);
-            if !to.gamma.is_null() {
-                *to.gamma.add(c) = if a.gamma.is_some() { sum_dyx * inv } else { T::zero() };
-            }
-            if !to.beta.is_null() {
-                *to.beta.add(c) = sum_dy;
-            }
-            let zero = T::zero();
-            *slopes.add(2 * c) = if fixed { zero } else { sum_dy / count };
-            *slopes.add(2 * c + 1) = if fixed { zero } else { sum_dyx * inv * inv / count };
-        }
     }
 }
 

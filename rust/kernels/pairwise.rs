@@ -163,6 +163,22 @@ pub fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
     join(*std::hint::black_box(&lanes_of(n, f)))
 }
 
+/// The sums of up to `ROWS` rows of `n` terms `f(row, i)`, each as [`sum_of`] takes it: what is
+/// calculated of the lanes of short rows is so for all at once.
+#[inline(always)]
+pub fn sums_of_rows<T: Real, const ROWS: usize>(
+    rows: usize,
+    n: usize,
+    f: impl Fn(usize, usize) -> T,
+) -> [T; ROWS] {
+    let mut lanes = [[T::zero(); LANES]; ROWS];
+    for (r, lanes) in lanes[..rows].iter_mut().enumerate() {
+        *lanes = lanes_of(n, |i| f(r, i));
+    }
+    join_all(std::hint::black_box(&mut lanes), |a, b| a + b); // as in `sum_of`
+    std::array::from_fn(|r| lanes.as_flattened()[r])
+}
+
 /// The sums of all `f(n, i)`, `K` at once, with `n` up to `outer` and `i` up to `inner`: planes of
 /// which each is contiguous, and may be short.
 #[inline(always)]
@@ -256,6 +272,10 @@ mod tests {
             let term = |i: usize| (i * 7 % 11) as f64;
             let want: f64 = (0..n).map(term).sum();
             prop_assert_eq!(sum_of(n, term), want);
+            let rows = n % 6;
+            let sums: [f64; 5] = sums_of_rows(rows, n, |r, i| term(i + r));
+            let each = |r: usize| if r < rows { sum_of(n, |i| term(i + r)) } else { 0.0 };
+            prop_assert_eq!(sums, std::array::from_fn(each));
             let planes = sums_of_planes((n / 40, 40), |n, i| [term(n * 40 + i), 1.0]);
             let of_planes: f64 = (0..n / 40 * 40).map(term).sum();
             prop_assert_eq!(planes, [of_planes, (n / 40 * 40) as f64]);

@@ -3,18 +3,89 @@
 //!
 //! J. Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011.
 
+use super::arch::opaque;
+use super::parallel::{Shared, parallel_for};
+use std::mem::MaybeUninit;
+
 /// Four random words of counter `(index, stream)` under `seed`.
 #[inline(always)]
 pub fn philox(seed: u64, stream: u64, index: u64) -> [u32; 4] {
-    let mut c = [index as u32, (index >> 32) as u32, stream as u32, (stream >> 32) as u32];
+    const WORD: u64 = 0xffff_ffff;
+    // Words in 64 bits, whose upper halves count for nothing: their products are single
+    // instructions where counters are calculated side by side.
+    let mut c = [index, index >> 32, stream, stream >> 32];
     let mut k = [seed as u32, (seed >> 32) as u32];
     for _ in 0..10 {
-        let a = u64::from(c[0]) * 0xD251_1F53;
-        let b = u64::from(c[2]) * 0xCD9E_8D57;
-        c = [(b >> 32) as u32 ^ c[1] ^ k[0], b as u32, (a >> 32) as u32 ^ c[3] ^ k[1], a as u32];
+        let a = (c[0] & WORD) * 0xD251_1F53;
+        let b = (c[2] & WORD) * 0xCD9E_8D57;
+        c = [(b >> 32) ^ c[1] ^ u64::from(k[0]), b, (a >> 32) ^ c[3] ^ u64::from(k[1]), a];
         k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
     }
-    c
+    c.map(|word| word as u32)
+}
+
+/// Counters calculated side by side, and the words they give.
+const GROUP: usize = 16;
+const GROUP_WORDS: usize = 4 * GROUP;
+/// Words that a task draws.
+const GRAIN: usize = 1 << 14;
+
+/// Fills `out` in parallel: `make` turns each `W` of the words of the counters from 0 on, in their
+/// order, into the next `N` elements. `W` divides 4. `make` is called side by side, and for some
+/// words past the end: write it as arithmetic without branches.
+///
+/// # Safety
+/// `out` is valid for `n` elements.
+pub unsafe fn fill<T: Copy + Send, const W: usize, const N: usize>(
+    [seed, stream]: [u64; 2],
+    out: *mut T,
+    n: usize,
+    make: impl Fn([u32; W]) -> [T; N] + Sync,
+) {
+    let out = Shared(out);
+    let calls = n.div_ceil(N);
+    parallel_for((calls * W).div_ceil(GRAIN), 1, |tasks| {
+        let first = tasks.start * (GRAIN / W);
+        let count = (n - first * N).min(tasks.len() * (GRAIN / W) * N);
+        // SAFETY: below `n`; tasks have elements of their own.
+        unsafe { fill_task(seed, stream, first * W / 4, out.at(first * N), count, &make) };
+    });
+}
+
+crate::simd! {
+    /// As [`fill`], from counter `first` on.
+    ///
+    /// # Safety
+    /// As [`fill`].
+    unsafe fn fill_task[T: Copy, F: Fn([u32; W]) -> [T; N], const W: usize, const N: usize]
+        [T, F, W, N](
+        seed: u64, stream: u64, first: usize, out: *mut T, n: usize, make: &F,
+    ) -> () {
+        let step = GROUP_WORDS / W * N;
+        for (group, start) in (0..n).step_by(step).enumerate() {
+            let counter = (first + opaque(group) * GROUP) as u64;
+            let mut words = [0; GROUP_WORDS];
+            for i in 0..GROUP {
+                let four = philox(seed, stream, counter + i as u64);
+                for k in 0..4 {
+                    words[4 * i + k] = four[k];
+                }
+            }
+            let mut made = [MaybeUninit::<[T; N]>::uninit(); GROUP_WORDS];
+            for i in 0..GROUP_WORDS / W {
+                let mut taken = [0; W];
+                for k in 0..W {
+                    taken[k] = words[i * W + k];
+                }
+                made[i].write((*make)(taken));
+            }
+            let count = step.min(n - start);
+            // SAFETY: `step` elements were made; `count` from `start` on end at `n` or before.
+            unsafe {
+                std::ptr::copy_nonoverlapping(made.as_ptr().cast(), out.add(start), count);
+            }
+        }
+    }
 }
 
 /// A random word as a number in 0 (inclusive) to 1 (exclusive), in steps of 2^-24.
@@ -26,6 +97,26 @@ pub fn unit(word: u32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filled_arrays_have_the_words_of_their_counters() {
+        for n in [0, 1, 3, 4, 63, 64, 65, GRAIN - 1, GRAIN + 7, 3 * GRAIN + 66] {
+            let [mut fours, mut pairs, mut ones] = [(); 3].map(|()| vec![0; n + 1]);
+            let key = [0x1234_5678_9ABC_DEF0, u64::MAX - 5];
+            // SAFETY: all hold more than `n` elements.
+            unsafe {
+                fill(key, fours.as_mut_ptr(), n, |words: [u32; 4]| words);
+                fill(key, pairs.as_mut_ptr(), n, |[a, b]: [u32; 2]| [b, a]);
+                fill(key, ones.as_mut_ptr(), n, |words: [u32; 4]| [words[1]]);
+            }
+            let word = |i: usize, k: usize| philox(key[0], key[1], i as u64)[k];
+            assert!(fours[..n].iter().enumerate().all(|(i, w)| *w == word(i / 4, i % 4)), "{n}");
+            assert!(ones[..n].iter().enumerate().all(|(i, w)| *w == word(i, 1)), "{n}");
+            let turned = |i: usize| word(i / 4, (i % 4) ^ 1);
+            assert!(pairs[..n].iter().enumerate().all(|(i, w)| *w == turned(i)), "{n}");
+            assert_eq!([fours[n], pairs[n], ones[n]], [0; 3]);
+        }
+    }
 
     // The known-answer values of the authors' Random123 distribution.
     #[test]

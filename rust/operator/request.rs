@@ -108,6 +108,11 @@ pub struct RandomKey {
 impl RandomKey {
     /// That of a call which asked for no random numbers; no call that did has it.
     pub const NONE: RandomKey = RandomKey { seed: 0, stream: u64::MAX };
+
+    /// Seed and stream, as kernels take them.
+    pub fn words(self) -> [u64; 2] {
+        [self.seed, self.stream]
+    }
 }
 
 impl Default for RandomKey {

@@ -1,8 +1,10 @@
 //! Loops over ranges of channels, or of their planes.
 
+use super::super::arch::opaque;
 use super::super::map::map_serial;
-use super::super::pairwise::{sum_of, sum_rows_of, sums_of_planes};
+use super::super::pairwise::{LANES, sum_rows_of, sums_of_planes, sums_of_rows};
 use super::super::real::Real;
+use super::super::softmax::block::{load, store};
 use super::{Affine, Channels, Gradients};
 use std::ops::Range;
 
@@ -43,7 +45,44 @@ unsafe fn normalise_part<T: Real>(
     unsafe {
         let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
         let (m, b) = (*a.mean.add(c), *a.beta.add(c));
-        map_serial([x.add(at)], y.add(at), range.len(), |[x]| (x - m) * f + b);
+        for_blocks([x.add(at)], y.add(at), range.len(), |[x]| (x - m) * f + b);
+    }
+}
+
+/// Elements of the longest planes that are summed together, which is [`TOGETHER`] of them: what is
+/// read twice stays in the first cache.
+pub const SHORT: usize = 256;
+/// Short planes summed together.
+pub const TOGETHER: usize = 16;
+
+/// As [`map_serial`], in blocks of `LANES`: rows may be short.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn for_blocks<T: Real, const N: usize>(
+    inputs: [*const T; N],
+    out: *mut T,
+    n: usize,
+    f: impl Fn([T; N]) -> T,
+) {
+    let of = |blocks: [[T; LANES]; N]| {
+        let mut result = [T::zero(); LANES];
+        for (i, r) in result.iter_mut().enumerate() {
+            *r = f(std::array::from_fn(|k| blocks[k][i]));
+        }
+        result
+    };
+    let whole = n / LANES * LANES;
+    // SAFETY: promised by the caller; each block is read before it is written.
+    unsafe {
+        for at in (0..whole).step_by(LANES).map(opaque) {
+            store(&of(inputs.map(|p| load(p.add(at), LANES))), out.add(at), LANES);
+        }
+        if whole < n {
+            let rest = n - whole;
+            store(&of(inputs.map(|p| load(p.add(whole), rest))), out.add(whole), rest);
+        }
     }
 }
 
@@ -111,26 +150,72 @@ crate::simd! {
         }
     }
 
-    /// Mean, and sum of squares about it, of every plane of a range.
+    /// Mean, and sum of squares about it, of every plane of a range, `ROWS` at a time.
     ///
     /// # Safety
     /// `x` has the planes, `parts` two elements for each.
-    pub unsafe fn statistics_of_planes[T: Real][T](
+    pub unsafe fn statistics_of_planes[T: Real, const ROWS: usize][T, ROWS](
         inner: usize, range: Range<usize>, x: *const T, parts: *mut T,
     ) -> () {
         let count = T::of(inner as f64);
-        for p in range {
+        for first in range.clone().step_by(ROWS) {
+            let (rows, x) = (ROWS.min(range.end - first), x.wrapping_add(first * inner));
             // SAFETY: promised by the caller.
             unsafe {
-                let plane = x.add(p * inner);
-                let m = sum_of(inner, |i| *plane.add(i)) / count;
-                let squares = sum_of(inner, |i| {
-                    let d = *plane.add(i) - m;
+                let sums: [T; ROWS] = sums_of_rows(rows, inner, |r, i| *x.add(r * inner + i));
+                let means = sums.map(|sum| sum / count);
+                let squares: [T; ROWS] = sums_of_rows(rows, inner, |r, i| {
+                    let d = *x.add(r * inner + i) - means[r];
                     d * d
                 });
-                *parts.add(2 * p) = m;
-                *parts.add(2 * p + 1) = squares;
+                for r in 0..rows {
+                    *parts.add(2 * (first + r)) = means[r];
+                    *parts.add(2 * (first + r) + 1) = squares[r];
+                }
             }
+        }
+    }
+
+    /// Statistics of channels from those of their planes: mean and sum of squares about it.
+    ///
+    /// # Safety
+    /// `parts` has both for every plane; `mean` and `var` have one element a channel.
+    pub unsafe fn join_statistics[T: Real][T](
+        s: &Channels, range: Range<usize>, parts: *const T, mean: *mut T, var: *mut T,
+    ) -> () {
+        let (outer, inner) = (T::of(s.outer as f64), T::of(s.inner as f64));
+        let width = range.len();
+        // SAFETY: promised by the caller.
+        unsafe {
+            let row = |n: usize| {
+                let from = parts.add(2 * (n * s.channels + range.start));
+                std::slice::from_raw_parts(from, 2 * width)
+            };
+            let mean = std::slice::from_raw_parts_mut(mean.add(range.start), width);
+            let var = std::slice::from_raw_parts_mut(var.add(range.start), width);
+            let add = |n: usize, sums: &mut [T]| {
+                for (sum, part) in sums.iter_mut().zip(row(n)) {
+                    *sum += *part;
+                }
+            };
+            sum_rows_of(s.outer, 2 * width, add, |sums| {
+                for c in 0..width {
+                    mean[c] = sums[2 * c] / outer;
+                    var[c] = sums[2 * c + 1];
+                }
+            });
+            let mean = &*mean;
+            let add = |n: usize, sums: &mut [T]| {
+                for ((sum, part), m) in sums.iter_mut().zip(row(n).chunks_exact(2)).zip(mean) {
+                    let d = part[0] - *m;
+                    *sum += d * d;
+                }
+            };
+            sum_rows_of(s.outer, width, add, |sums| {
+                for (var, &between) in var.iter_mut().zip(&*sums) {
+                    *var = (*var + between * inner) / (outer * inner);
+                }
+            });
         }
     }
 
@@ -164,21 +249,69 @@ crate::simd! {
         }
     }
 
-    /// The sums of `dy` and of `dy * (x - mean)` of every plane of a range.
+    /// The sums of `dy` and of `dy * (x - mean)` of every plane of a range, `ROWS` at a time.
     ///
     /// # Safety
     /// As [`Channels::backward`], with a range of planes; `parts` has two elements for each.
-    pub unsafe fn gradient_sums_of_planes[T: Real][T](
+    pub unsafe fn gradient_sums_of_planes[T: Real, const ROWS: usize][T, ROWS](
         s: &Channels, range: Range<usize>, dy: *const T, x: *const T, a: &Affine<T>, parts: *mut T,
     ) -> () {
-        for p in range {
+        for first in range.clone().step_by(ROWS) {
+            let (rows, at) = (ROWS.min(range.end - first), first * s.inner);
             // SAFETY: promised by the caller.
             unsafe {
-                let (m, at) = (*a.mean.add(p % s.channels), p * s.inner);
                 let (dy, x) = (dy.add(at), x.add(at));
-                *parts.add(2 * p) = sum_of(s.inner, |i| *dy.add(i));
-                *parts.add(2 * p + 1) = sum_of(s.inner, |i| *dy.add(i) * (*x.add(i) - m));
+                let means: [T; ROWS] =
+                    std::array::from_fn(|r| *a.mean.add((first + r) % s.channels));
+                let sums: [T; ROWS] = sums_of_rows(rows, s.inner, |r, i| *dy.add(r * s.inner + i));
+                let products: [T; ROWS] = sums_of_rows(rows, s.inner, |r, i| {
+                    let i = r * s.inner + i;
+                    *dy.add(i) * (*x.add(i) - means[r])
+                });
+                for r in 0..rows {
+                    *parts.add(2 * (first + r)) = sums[r];
+                    *parts.add(2 * (first + r) + 1) = products[r];
+                }
             }
+        }
+    }
+
+    /// Gradients of gamma and beta from the sums of planes, and into `slopes` what the gradient of
+    /// the data needs of every channel.
+    ///
+    /// # Safety
+    /// `parts` has two sums for every plane, `slopes` two elements a channel; `to` as in
+    /// [`Channels::backward`].
+    pub unsafe fn join_gradients[T: Real][T](
+        s: &Channels, range: Range<usize>, parts: *const T, a: &Affine<T>, fixed: bool,
+        to: &Gradients<T>, slopes: *mut T,
+    ) -> () {
+        let (count, width) = (T::of(s.count() as f64), range.len());
+        // SAFETY: promised by the caller.
+        unsafe {
+            let add = |n: usize, sums: &mut [T]| {
+                let from = parts.add(2 * (n * s.channels + range.start));
+                let row = std::slice::from_raw_parts(from, 2 * width);
+                for (sum, part) in sums.iter_mut().zip(row) {
+                    *sum += *part;
+                }
+            };
+            sum_rows_of(s.outer, 2 * width, add, |sums| {
+                for (c, sums) in range.clone().zip(sums.chunks_exact(2)) {
+                    let (sum_dy, sum_dyx, inv) = (sums[0], sums[1], *a.inv_std.add(c));
+                    if !to.gamma.is_null() {
+                        *to.gamma.add(c) =
+                            if a.gamma.is_some() { sum_dyx * inv } else { T::zero() };
+                    }
+                    if !to.beta.is_null() {
+                        *to.beta.add(c) = sum_dy;
+                    }
+                    let zero = T::zero();
+                    *slopes.add(2 * c) = if fixed { zero } else { sum_dy / count };
+                    *slopes.add(2 * c + 1) =
+                        if fixed { zero } else { sum_dyx * inv * inv / count };
+                }
+            });
         }
     }
 
@@ -197,7 +330,7 @@ crate::simd! {
                 let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
                 let (m, mean_dy, slope) =
                     (*a.mean.add(c), *slopes.add(2 * c), *slopes.add(2 * c + 1));
-                map_serial(
+                for_blocks(
                     [dy.add(at), x.add(at)], data.add(at), s.inner,
                     |[g, x]| f * (g - mean_dy - (x - m) * slope),
                 );

@@ -6,7 +6,7 @@
 //! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous (`rows`); otherwise
 //! a task takes a few neighbouring columns at once, so that memory is read in lines (`columns`).
 
-mod block;
+pub(super) mod block;
 mod columns;
 mod rows;
 #[cfg(test)]
@@ -31,8 +31,8 @@ pub struct Softmax<T> {
 }
 
 impl<T: Real> Softmax<T> {
-    /// Calls `f(first element, rows, length)` on groups of contiguous rows; `length` is how many
-    /// elements of a row count (groups have one row if lengths are given, else up to `together`).
+    /// Calls `f(first element, rows, length)` on groups of up to `together` neighbouring rows;
+    /// `length` is how many elements of each row of a group count.
     fn rows(
         &self,
         lengths: Option<&[usize]>,
@@ -40,16 +40,15 @@ impl<T: Real> Softmax<T> {
         f: impl Fn(usize, usize, usize) + Sync + Send,
     ) {
         let grain = GRAIN.div_ceil(self.len.max(1)).next_multiple_of(together);
-        parallel_for(self.outer, grain, |range| match lengths {
-            Some(lengths) => {
-                for r in range {
-                    f(r * self.len, 1, lengths[r].min(self.len));
-                }
-            }
-            None => {
-                for first in range.clone().step_by(together) {
-                    f(first * self.len, together.min(range.end - first), self.len);
-                }
+        let length_of = |row: usize| lengths.map_or(self.len, |l| l[row].min(self.len));
+        parallel_for(self.outer, grain, |range| {
+            let mut first = range.start;
+            while first < range.end {
+                let (most, length) = (together.min(range.end - first), length_of(first));
+                let is_other = |&row: &usize| lengths.is_some() && length_of(row) != length;
+                let end = (first + 1..first + most).find(is_other).unwrap_or(first + most);
+                f(first * self.len, end - first, length);
+                first = end;
             }
         });
     }
@@ -83,7 +82,7 @@ impl<T: Real> Softmax<T> {
                 unsafe {
                     let (x, y) = (x.at(start), y.at(start));
                     rows::forward(self, x, y, rows, length);
-                    rows::clear(y.add(length), self.len - length);
+                    rows::clear_rests(self, y, rows, length);
                 }
             });
         }
@@ -116,7 +115,7 @@ impl<T: Real> Softmax<T> {
                 unsafe {
                     let (y, dy, dx) = (y.at(start), dy.at(start), dx.at(start));
                     rows::backward(self, y, dy, dx, rows, length);
-                    rows::clear(dx.add(length), self.len - length);
+                    rows::clear_rests(self, dx, rows, length);
                 }
             });
         }

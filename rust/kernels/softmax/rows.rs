@@ -24,12 +24,12 @@ pub fn together(len: usize, elements: usize) -> usize {
 
 /// How the rows of a group lie in blocks: whole ones and, where their length is no multiple of
 /// `LANES`, a last one. This ends with the row and overlaps the block before, or begins with a row
-/// that is shorter than a block and overlaps the rows behind. So it is read before anything is
-/// written, and the rows are written in their order.
+/// that is shorter than a block and overlaps what is behind: elements that do not count, and other
+/// rows. So it is read before anything is written, and the rows are written in their order.
 struct Blocks<T> {
     /// Elements in whole blocks.
     whole: usize,
-    /// Elements of all rows.
+    /// Elements from the first row on up to the end of the last.
     all: usize,
     /// Where in a row the last block begins, if there is one.
     last: Option<usize>,
@@ -39,7 +39,7 @@ struct Blocks<T> {
 
 impl<T: Real> Blocks<T> {
     #[inline(always)]
-    fn new(rows: usize, n: usize) -> Self {
+    fn new(rows: usize, n: usize, stride: usize) -> Self {
         let (whole, rest) = (n / LANES * LANES, n % LANES);
         let first = if n < LANES { 0 } else { LANES - rest };
         let new =
@@ -49,7 +49,7 @@ impl<T: Real> Blocks<T> {
                 },
             );
         let last = (rest > 0).then_some(n.saturating_sub(LANES));
-        Blocks { whole, all: rows * n, last, new }
+        Blocks { whole, all: (rows - 1) * stride + n, last, new }
     }
 
     /// How many elements of the group there are from `at` on.
@@ -68,21 +68,37 @@ pub unsafe fn clear<T: Real>(y: *mut T, n: usize) {
     unsafe { std::slice::from_raw_parts_mut(y, n) }.fill(T::zero());
 }
 
-/// `y = softmax(x)` of `rows` rows of `n` elements, at most [`together`] or one.
+/// Writes zeros from element `n` of `rows` rows on.
+///
+/// # Safety
+/// `y` holds the rows.
+pub unsafe fn clear_rests<T: Real>(s: &Softmax<T>, y: *mut T, rows: usize, n: usize) {
+    if n < s.len {
+        for r in 0..rows {
+            // SAFETY: promised by the caller.
+            unsafe { clear(y.add(r * s.len + n), s.len - n) };
+        }
+    }
+}
+
+/// `y = softmax(x)` of the first `n` elements of each of `rows` rows: one or more, at most
+/// [`together`]. The other elements of `y` may be overwritten.
 ///
 /// # Safety
 /// `x` and `y` hold the rows and are the same memory or apart.
 pub unsafe fn forward<T: Real>(s: &Softmax<T>, x: *const T, y: *mut T, rows: usize, n: usize) {
-    let scale = s.split_scale();
+    let of = match (s.split_scale() == (T::one(), T::one()), s.log, rows) {
+        (true, false, 1) => group::<T, false, false, 1>,
+        (true, false, _) => group::<T, false, false, TOGETHER>,
+        (true, true, 1) => group::<T, false, true, 1>,
+        (true, true, _) => group::<T, false, true, TOGETHER>,
+        (false, false, 1) => group::<T, true, false, 1>,
+        (false, false, _) => group::<T, true, false, TOGETHER>,
+        (false, true, 1) => group::<T, true, true, 1>,
+        (false, true, _) => group::<T, true, true, TOGETHER>,
+    };
     // SAFETY: promised by the caller.
-    unsafe {
-        match (scale == (T::one(), T::one()), s.log) {
-            (true, false) => group::<T, false, false>(x, y, rows, n, scale),
-            (true, true) => group::<T, false, true>(x, y, rows, n, scale),
-            (false, false) => group::<T, true, false>(x, y, rows, n, scale),
-            (false, true) => group::<T, true, true>(x, y, rows, n, scale),
-        }
-    }
+    unsafe { of(x, y, rows, n, (s.len, s.split_scale())) };
 }
 
 /// The gradient of [`forward`].
@@ -97,33 +113,36 @@ pub unsafe fn backward<T: Real>(
     rows: usize,
     n: usize,
 ) {
+    let of = match (s.log, rows) {
+        (false, 1) => group_back::<T, false, 1>,
+        (false, _) => group_back::<T, false, TOGETHER>,
+        (true, 1) => group_back::<T, true, 1>,
+        (true, _) => group_back::<T, true, TOGETHER>,
+    };
     // SAFETY: promised by the caller.
-    unsafe {
-        match s.log {
-            false => group_back::<T, false>(y, dy, dx, rows, n, s.scale),
-            true => group_back::<T, true>(y, dy, dx, rows, n, s.scale),
-        }
-    }
+    unsafe { of(y, dy, dx, rows, n, (s.len, s.scale)) };
 }
 
 crate::simd! {
-    /// [`forward`]; without `SCALED` both parts of the scale are 1.
+    /// [`forward`] of up to `ROWS` rows; without `SCALED` both parts of the scale are 1.
     ///
     /// # Safety
     /// As there.
-    unsafe fn group[T: Real, const SCALED: bool, const LOG: bool][T, SCALED, LOG](
-        x: *const T, y: *mut T, rows: usize, n: usize, scale: (T, T),
+    unsafe fn group[T: Real, const SCALED: bool, const LOG: bool, const ROWS: usize]
+        [T, SCALED, LOG, ROWS](
+        x: *const T, y: *mut T, rows: usize, n: usize, how: (usize, (T, T)),
     ) -> () {
+        let (stride, scale) = how;
         let (one, least) = (T::one(), T::neg_infinity());
         let (sign, factor) = if SCALED { scale } else { (one, one) };
-        let blocks = Blocks::<T>::new(rows, n);
+        let blocks = Blocks::<T>::new(rows, n, stride);
         let whole = blocks.whole;
-        let mut lanes = [[T::zero(); LANES]; TOGETHER];
+        let mut lanes = [[T::zero(); LANES]; ROWS];
         let mut lasts = lanes;
         // SAFETY: promised by the caller; blocks lie in the rows, the last ones in the group.
         unsafe {
             for r in 0..rows {
-                let x = x.add(r * n);
+                let x = x.add(r * stride);
                 let [mut top, mut other] = [[least; LANES]; 2];
                 let pairs = whole / (2 * LANES) * (2 * LANES);
                 for i in (0..pairs).step_by(2 * LANES).map(opaque) {
@@ -135,7 +154,7 @@ crate::simd! {
                     raise(&mut top, &scaled(load(x.add(pairs), LANES), sign));
                 }
                 if let Some(last) = blocks.last {
-                    lasts[r] = scaled(load(x.add(last), blocks.left(r * n + last)), sign);
+                    lasts[r] = scaled(load(x.add(last), blocks.left(r * stride + last)), sign);
                     raise(&mut top, &choose(&blocks.new, lasts[r], least));
                 }
                 lanes[r] = top;
@@ -143,10 +162,10 @@ crate::simd! {
             // Through memory that the compiler cannot see through: it would keep the lanes one by
             // one, here and in the loops above.
             join_all(std::hint::black_box(&mut lanes), |a, b| if b > a { b } else { a });
-            let tops: [T; TOGETHER] = std::array::from_fn(|r| lanes.as_flattened()[r]);
+            let tops: [T; ROWS] = std::array::from_fn(|r| lanes.as_flattened()[r]);
 
             for r in 0..rows {
-                let (x, y, top) = (x.add(r * n), y.add(r * n), [tops[r]; LANES]);
+                let (x, y, top) = (x.add(r * stride), y.add(r * stride), [tops[r]; LANES]);
                 let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
                 let mut first = 0;
                 loop {
@@ -174,13 +193,13 @@ crate::simd! {
                 lanes[r] = leaves.total(sums);
             }
             join_all(std::hint::black_box(&mut lanes), |a, b| a + b);
-            let totals = &mut lanes.as_flattened_mut()[..TOGETHER];
+            let totals = &mut lanes.as_flattened_mut()[..ROWS];
             for total in &mut totals[..rows] {
                 *total = if LOG { total.quick_ln::<FUSED>() } else { one / *total };
             }
 
             for r in 0..rows {
-                let (x, y) = (x.add(r * n), y.add(r * n));
+                let (x, y) = (x.add(r * stride), y.add(r * stride));
                 let (top, total) = ([tops[r]; LANES], [totals[r]; LANES]);
                 for i in (0..whole).step_by(LANES).map(opaque) {
                     let block = if LOG {
@@ -201,27 +220,28 @@ crate::simd! {
                     } else {
                         multiply(&mut block, &total);
                     }
-                    store_last(&blocks, &block, y, (r * n, last));
+                    store_last(&blocks, &block, y, (r * stride, last));
                 }
             }
         }
     }
 
-    /// [`backward`].
+    /// [`backward`] of up to `ROWS` rows.
     ///
     /// # Safety
     /// As there.
-    unsafe fn group_back[T: Real, const LOG: bool][T, LOG](
-        y: *const T, dy: *const T, dx: *mut T, rows: usize, n: usize, scale: T,
+    unsafe fn group_back[T: Real, const LOG: bool, const ROWS: usize][T, LOG, ROWS](
+        y: *const T, dy: *const T, dx: *mut T, rows: usize, n: usize, how: (usize, T),
     ) -> () {
-        let blocks = Blocks::<T>::new(rows, n);
+        let (stride, scale) = how;
+        let blocks = Blocks::<T>::new(rows, n, stride);
         let whole = blocks.whole;
-        let mut lanes = [[T::zero(); LANES]; TOGETHER];
+        let mut lanes = [[T::zero(); LANES]; ROWS];
         let [mut last_y, mut last_dy] = [lanes; 2];
         // SAFETY: promised by the caller; blocks lie in the rows, the last ones in the group.
         unsafe {
             for r in 0..rows {
-                let (y, dy) = (y.add(r * n), dy.add(r * n));
+                let (y, dy) = (y.add(r * stride), dy.add(r * stride));
                 let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
                 let mut first = 0;
                 loop {
@@ -237,7 +257,7 @@ crate::simd! {
                     leaves.push(std::mem::replace(&mut sums, [T::zero(); LANES]));
                 }
                 if let Some(last) = blocks.last {
-                    let left = blocks.left(r * n + last);
+                    let left = blocks.left(r * stride + last);
                     last_y[r] = load(y.add(last), left);
                     last_dy[r] = load(dy.add(last), left);
                     let terms = weighted(last_dy[r], &last_y[r], LOG);
@@ -246,10 +266,10 @@ crate::simd! {
                 lanes[r] = leaves.total(sums);
             }
             join_all(std::hint::black_box(&mut lanes), |a, b| a + b);
-            let totals = &lanes.as_flattened()[..TOGETHER];
+            let totals = &lanes.as_flattened()[..ROWS];
 
             for r in 0..rows {
-                let (y, dy, dx) = (y.add(r * n), dy.add(r * n), dx.add(r * n));
+                let (y, dy, dx) = (y.add(r * stride), dy.add(r * stride), dx.add(r * stride));
                 let total = [totals[r]; LANES];
                 for i in (0..whole).step_by(LANES).map(opaque) {
                     let (p, g) = (load(y.add(i), LANES), load(dy.add(i), LANES));
@@ -259,7 +279,7 @@ crate::simd! {
                 if let Some(last) = blocks.last {
                     let how = (scale, LOG);
                     let block = gradient::<T, FUSED>(last_y[r], last_dy[r], &total, how);
-                    store_last(&blocks, &block, dx, (r * n, last));
+                    store_last(&blocks, &block, dx, (r * stride, last));
                 }
             }
         }

@@ -238,7 +238,7 @@ fn pointers<T: Element, const N: usize>(views: [&View; N]) -> [*const T; N] {
 
 /// Calculates in `C`, block by block.
 fn via<T: Element, C: Element, const N: usize>(from: [&View; N], to: &View, run: Loop<C, N>) {
-    const BLOCK: usize = 256;
+    const BLOCK: usize = 1024;
     let n = to.size();
     let from = from.map(|v| Shared(v.as_ptr::<T>()));
     let to = Shared(to.as_ptr::<T>());

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::copy::copy;
 use crate::kernels::image::Extent;
 use crate::kernels::image::colour::{LIGHTING, luma, turn_hue};
+use crate::kernels::normal::normal_pair;
 use crate::kernels::philox::{philox, unit};
 use crate::operator::infer::assign_shape;
 use crate::operator::{
@@ -77,10 +78,9 @@ impl Draws {
         low + (high - low) * f64::from(unit(self.word()))
     }
 
-    /// G. Box and M. Muller, 1958.
     fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - f64::from(unit(self.word()))).ln()).sqrt();
-        radius * (2.0 * std::f64::consts::PI * f64::from(unit(self.word()))).cos()
+        let [a, b] = [self.word(), self.word()].map(|word| f64::from(unit(word)));
+        normal_pair(a, b)[0]
     }
 }
 

@@ -6,7 +6,7 @@ use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map;
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::philox::{philox, unit};
+use crate::kernels::philox::{fill, unit};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{
@@ -141,19 +141,10 @@ fn keep_all<T: Real>(mask: &View) {
 
 /// Fills the mask with `1 / keep` (probability `keep`) and 0.
 fn make_mask<T: Real>(key: RandomKey, keep: f32, mask: &View) {
-    let n = mask.size();
-    let out = Shared(mask.as_ptr::<T>());
     let factor = T::one() / T::of(keep.into());
-    parallel_for(n.div_ceil(4), 1 << 12, |range| {
-        for block in range {
-            let words = philox(key.seed, key.stream, block as u64);
-            for (i, word) in words.into_iter().enumerate().take(n - block * 4) {
-                let kept = if unit(word) < keep { T::one() } else { T::zero() };
-                // SAFETY: each block of four belongs to one task and ends at `n`.
-                unsafe { *out.at(block * 4 + i) = kept * factor };
-            }
-        }
-    });
+    let make = |[word]: [u32; 1]| [if unit(word) < keep { factor } else { T::zero() * factor }];
+    // SAFETY: an output is the call's to write.
+    unsafe { fill(key.words(), mask.as_ptr(), mask.size(), make) };
 }
 
 /// Output 0 is input 0 times the mask, which may have extents of 1.

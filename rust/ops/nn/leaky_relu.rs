@@ -4,10 +4,10 @@ use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::activations::{Elu, EluGradient, EluGradientOfInput, Gelu, GeluGradient};
-use crate::kernels::map::{map, map_function};
+use crate::kernels::map::{map, map_function, map_serial};
 use crate::kernels::pairwise::{Pairwise, sum_of};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::philox::{philox, unit};
+use crate::kernels::philox::{fill, unit};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{
@@ -174,6 +174,47 @@ fn parts(
         .map(move |i| (i % slopes, range.start.max(i * span)..range.end.min((i + 1) * span)))
 }
 
+crate::simd! {
+    /// `x` where that is positive, elsewhere `x` times the slope of the part.
+    ///
+    /// # Safety
+    /// The parts lie in `x` and `y`, which are the same memory or apart, and have slopes.
+    unsafe fn sloped[T: Real, P: Iterator<Item = (usize, Range<usize>)>][T, P](
+        parts: P, x: *const T, y: *mut T, slopes: *const T,
+    ) -> () {
+        for (channel, part) in parts {
+            let at = part.start;
+            // SAFETY: promised by the caller.
+            unsafe {
+                let slope = *slopes.add(channel);
+                map_serial([x.add(at)], y.add(at), part.len(), |[x]| {
+                    let low = slope * x;
+                    if x > T::zero() { x } else { low }
+                });
+            }
+        }
+    }
+
+    /// The gradient of [`sloped`], of an output gradient and `x`.
+    ///
+    /// # Safety
+    /// The parts lie in all; `dx` is the same memory as one of the others or apart.
+    unsafe fn sloped_gradient[T: Real, P: Iterator<Item = (usize, Range<usize>)>][T, P](
+        parts: P, g: *const T, x: *const T, dx: *mut T, slopes: *const T,
+    ) -> () {
+        for (channel, part) in parts {
+            let at = part.start;
+            // SAFETY: promised by the caller.
+            unsafe {
+                let slope = *slopes.add(channel);
+                map_serial([g.add(at), x.add(at)], dx.add(at), part.len(), |[g, x]| {
+                    g * if x > T::zero() { T::one() } else { slope }
+                });
+            }
+        }
+    }
+}
+
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param: &LeakyReluParam = call.attrs.get();
     let (data, out) = (&call.inputs[0], &call.outputs[0]);
@@ -185,7 +226,11 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
         match param.act_type {
             LeakyType::Rrelu => rrelu::<T>(call),
             _ if skip => {}
-            LeakyType::Leaky => map([x], y, n, |[x]| if x > zero { x } else { slope * x }),
+            LeakyType::Leaky => map([x], y, n, move |[x]| {
+                // Ahead of the choice, which is one between values then.
+                let low = slope * x;
+                if x > zero { x } else { low }
+            }),
             LeakyType::Elu => map_function([x], y, n, Elu { scale: T::one(), slope }),
             LeakyType::Selu => {
                 let (scale, slope) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
@@ -197,13 +242,7 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
                 let (span, slopes) = channels(data.shape(), call.inputs[1].size());
                 let (x, y) = (Shared(x.cast_mut()), Shared(y));
                 parallel_for(n, 1 << 14, |range| {
-                    for (slope, part) in parts(range, span, slopes) {
-                        let s = *gamma.at(slope);
-                        for i in part {
-                            let v = *x.at(i);
-                            *y.at(i) = if v > zero { v } else { s * v };
-                        }
-                    }
+                    sloped(parts(range, span, slopes), x.at(0), y.at(0), gamma.at(0));
                 });
             }
         }
@@ -218,29 +257,23 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 unsafe fn rrelu<T: Real>(call: &Call<'_>) {
     let param: &LeakyReluParam = call.attrs.get();
     let (low, high) = (f64::from(param.lower_bound), f64::from(param.upper_bound));
-    let (x, y) = (Shared(call.inputs[0].as_ptr::<T>()), Shared(call.outputs[0].as_ptr::<T>()));
-    let mask = Shared(call.outputs[1].as_ptr::<T>());
-    let key = call.ctx.random;
-    let (train, write) = (call.ctx.is_train, call.req[0] != OpReq::Null);
-    let n = call.outputs[0].size();
-    parallel_for(n.div_ceil(4), 1 << 12, |range| {
-        for block in range {
-            let words = philox(key.seed, key.stream, block as u64);
-            for (i, word) in words.into_iter().enumerate().take(n - block * 4) {
-                let at = block * 4 + i;
-                let part = if train { f64::from(unit(word)) } else { 0.5 };
-                // SAFETY: each block of four belongs to one task and ends at `n`.
-                unsafe {
-                    let v = *x.at(at);
-                    let s = if v > T::zero() { T::one() } else { T::of(low + (high - low) * part) };
-                    *mask.at(at) = s;
-                    if write {
-                        *y.at(at) = v * s;
-                    }
-                }
-            }
+    let (x, y) = (call.inputs[0].as_ptr::<T>().cast_const(), call.outputs[0].as_ptr::<T>());
+    let (mask, n) = (call.outputs[1].as_ptr::<T>(), call.outputs[0].size());
+    let slope = |part: f64| T::of(low + (high - low) * part);
+    let slopes = |[v, s]: [T; 2]| if v > T::zero() { T::one() } else { s };
+    // SAFETY: all have `n` elements; the mask is apart, the output is the data or apart.
+    unsafe {
+        if call.ctx.is_train {
+            fill(call.ctx.random.words(), mask, n, |[word]: [u32; 1]| [slope(unit(word).into())]);
+            map([x, mask.cast_const()], mask, n, slopes);
+        } else {
+            let same = slope(0.5);
+            map([x], mask, n, |[v]| slopes([v, same]));
         }
-    });
+        if call.req[0] != OpReq::Null {
+            map([x, mask.cast_const()], y, n, |[v, s]| v * s);
+        }
+    }
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
@@ -291,15 +324,9 @@ unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
     if call.req[0] != OpReq::Null {
         let dx = Shared(call.outputs[0].as_ptr::<T>());
         parallel_for(n, 1 << 14, |range| {
-            for (channel, part) in parts(range, span, slopes) {
-                // SAFETY: promised by the caller.
-                unsafe {
-                    let s = *slope.at(channel);
-                    for i in part {
-                        *dx.at(i) = *g.at(i) * if *x.at(i) > zero { T::one() } else { s };
-                    }
-                }
-            }
+            let parts = parts(range, span, slopes);
+            // SAFETY: promised by the caller.
+            unsafe { sloped_gradient(parts, g.at(0), x.at(0), dx.at(0), slope.at(0)) };
         });
     }
     if call.req[1] != OpReq::Null {
@@ -340,6 +367,19 @@ mod tests {
             let inputs = [Tensor::noise(&[2, 3, 4], 1), Tensor::noise(&[slopes], 2)];
             check_gradient("LeakyReLU", &p, &inputs, &[0, 1], true);
             check_half("LeakyReLU", &p, &inputs, true);
+        }
+    }
+
+    #[test]
+    fn slopes_of_channels() {
+        for (shape, slopes) in [([4, 5, 1], 5), ([2, 3, 45], 3), ([2, 3, 45], 1), ([1, 1, 7], 1)] {
+            let (x, gamma) = (Tensor::noise(&shape, 1), Tensor::noise(&[slopes], 2));
+            let got = values("LeakyReLU", &[("act_type", "prelu")], &[x.clone(), gamma.clone()]);
+            let (x, gamma) = (x.values(), gamma.values());
+            for (i, (y, x)) in got.iter().zip(&x).enumerate() {
+                let slope = gamma[i / shape[2] as usize % slopes as usize];
+                assert_eq!(*y, if *x > 0.0 { *x } else { slope * x }, "{shape:?} {i}");
+            }
         }
     }
 

@@ -326,7 +326,9 @@ fn smooth_l1<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: data and output have one shape and are the same memory or apart.
     unsafe {
         map([x], out.as_ptr(), out.size(), |[x]| {
-            if x.abs() < near { half * s2 * x * x } else { x.abs() - half * near }
+            // Both ahead of the choice, which is one between values then.
+            let (square, line) = (half * s2 * x * x, x.abs() - half * near);
+            if x.abs() < near { square } else { line }
         });
     }
     Ok(())
@@ -343,7 +345,8 @@ fn smooth_l1_grad<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: all have one shape; the output is one of the inputs or apart from both.
     unsafe {
         map(from, out.as_ptr(), out.size(), |[g, x]| {
-            let slope = if x.abs() < near { s2 * x } else { one.copysign(x) };
+            let (steep, sign) = (s2 * x, one.copysign(x));
+            let slope = if x.abs() < near { steep } else { sign };
             g * if x.is_nan() { x } else { slope }
         });
     }

@@ -3,8 +3,9 @@
 
 use super::common::{all_known, from_first, wanted, write_f64, zero_view};
 use super::kernel;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::leading::{FEW, in_order, leading};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef};
@@ -60,49 +61,23 @@ pub fn lines(shape: &Shape, axis: Option<i32>) -> Result<Lines> {
     })
 }
 
-/// NaN above everything.
-fn compare<T: Element>(a: T, b: T) -> Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| {
-        let nan = |v: T| v.partial_cmp(&v).is_none();
-        nan(a).cmp(&nan(b))
-    })
-}
-
-/// Up to this many places are kept in order while a line is read once.
-const FEW: usize = 32;
-
 /// The first `count` of the places `0..len` in the order of `compare`; equal ones keep theirs.
 fn first_places(
     len: usize,
     count: usize,
     compare: impl Fn(usize, usize) -> Ordering,
 ) -> Vec<usize> {
-    let all = || (0..len).collect::<Vec<usize>>();
-    if count > len / 2 {
-        let mut all = all();
+    let mut all = (0..len).collect::<Vec<usize>>();
+    if 2 * count >= len {
         all.sort_by(|&i, &j| compare(i, j));
         all.truncate(count);
-        return all;
-    }
-    if count > FEW {
-        let mut all = all();
+    } else {
         let by_place = |i: &usize, j: &usize| compare(*i, *j).then(i.cmp(j));
         all.select_nth_unstable_by(count, by_place);
         all.truncate(count);
         all.sort_unstable_by(by_place);
-        return all;
     }
-    let mut first: Vec<usize> = Vec::with_capacity(count);
-    for i in 0..len {
-        if first.len() == count {
-            match first.last() {
-                Some(&last) if compare(i, last).is_lt() => first.pop(),
-                _ => continue,
-            };
-        }
-        first.insert(first.partition_point(|&j| compare(j, i).is_le()), i);
-    }
-    first
+    all
 }
 
 /// Calls `f(line, order of its elements)` for every line, side by side; with the first `count` of
@@ -119,13 +94,16 @@ fn for_orders(
         parallel_for(outer * inner, (1usize << 12).div_ceil(len.max(1)), |range| {
             for line in range {
                 let start = line / inner * len * inner + line % inner;
-                // SAFETY: lines lie inside of the input.
+                if count <= FEW.min(len / 2) {
+                    let mut order = [0; FEW];
+                    // SAFETY: lines lie inside of the input.
+                    unsafe { leading(from.at(start), len, inner, ascend, count, &mut order) };
+                    f(line, &order[..count]);
+                    continue;
+                }
+                // SAFETY: as above.
                 let at = |i: usize| unsafe { *from.at(start + i * inner) };
-                let order = first_places(len, count, |i, j| match ascend {
-                    true => compare(at(i), at(j)),
-                    false => compare(at(j), at(i)),
-                });
-                f(line, &order);
+                f(line, &first_places(len, count, |i, j| in_order(at(i), at(j), ascend)));
             }
         });
     });

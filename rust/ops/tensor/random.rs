@@ -5,13 +5,11 @@ use super::distributions::distribution::{Distribution, Setting, settings};
 use super::kernel;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
-use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::philox::{philox, unit};
+use crate::kernels::normal::normal_pair;
+use crate::kernels::philox::{fill, unit};
 use crate::kernels::random::Span;
 use crate::operator::infer::{assign_shape, assign_type};
-use crate::operator::{
-    Attrs, Call, Gradient, OpDef, ParamStruct, RandomKey, ResourceRequest, Tuple,
-};
+use crate::operator::{Attrs, Call, Gradient, OpDef, ParamStruct, ResourceRequest, Tuple};
 use crate::shape::{Shape, is_np_shape};
 use crate::{param_enum, params, with_dtype};
 
@@ -74,25 +72,6 @@ fn shape_of(shape: &Option<Tuple>, output: &Shape) -> Shape {
     }
 }
 
-/// Four numbers at a time: `make` turns four random words into elements `4 i ..`.
-fn generate<T: Element>(
-    key: RandomKey,
-    out: *mut T,
-    n: usize,
-    make: impl Fn([u32; 4]) -> [f64; 4] + Sync,
-) {
-    let out = Shared(out);
-    parallel_for(n.div_ceil(4), 1 << 12, |r| {
-        for block in r {
-            let values = make(philox(key.seed, key.stream, block as u64));
-            for (k, v) in values.into_iter().enumerate().take(n - block * 4) {
-                // SAFETY: below `n`; tasks have blocks of their own.
-                unsafe { *out.at(block * 4 + k) = T::from_f64(v) };
-            }
-        }
-    });
-}
-
 settings! {
     UniformParam: Uniform(low, high);
     NormalParam: Normal(loc, scale);
@@ -104,16 +83,11 @@ fn uniform(call: &Call<'_>) -> Result<()> {
     let out = &call.outputs[0];
     let span = Span::new(out.dtype(), low, high);
     with_dtype!(out.dtype(), T => {
-        generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| w.map(|w| span.at(unit(w).into())))
+        let make = |[word]: [u32; 1]| [T::from_f64(span.at(unit(word).into()))];
+        // SAFETY: the output is the call's to write.
+        unsafe { fill(call.ctx.random.words(), out.as_ptr(), out.size(), make) }
     });
     Ok(())
-}
-
-/// Two independent normal numbers from two words (G. Box and M. Muller, 1958).
-fn normal_pair(a: u32, b: u32) -> [f64; 2] {
-    let radius = (-2.0 * (1.0 - unit(a) as f64).ln()).sqrt();
-    let (sin, cos) = (2.0 * std::f64::consts::PI * unit(b) as f64).sin_cos();
-    [radius * cos, radius * sin]
 }
 
 fn normal(call: &Call<'_>) -> Result<()> {
@@ -121,10 +95,12 @@ fn normal(call: &Call<'_>) -> Result<()> {
     let [loc, scale] = p.checked()?;
     let out = &call.outputs[0];
     with_dtype!(out.dtype(), T => {
-        generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| {
-            let ([a, b], [c, d]) = (normal_pair(w[0], w[1]), normal_pair(w[2], w[3]));
-            [a, b, c, d].map(|x| loc + scale * x)
-        })
+        let make = |[a, b]: [u32; 2]| {
+            let [first, second] = normal_pair(unit(a).into(), unit(b).into());
+            [T::from_f64(loc + scale * first), T::from_f64(loc + scale * second)]
+        };
+        // SAFETY: the output is the call's to write.
+        unsafe { fill(call.ctx.random.words(), out.as_ptr(), out.size(), make) }
     });
     Ok(())
 }
@@ -133,18 +109,15 @@ fn randint(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<RandintParam>();
     let span = (p.high as i128 - p.low as i128) as u128;
     let out = &call.outputs[0];
-    let key = call.ctx.random;
     with_dtype!(out.dtype(), T => {
-        let y = Shared(out.as_ptr::<T>());
-        parallel_for(out.size(), 1 << 13, |r| for i in r {
-            let w = philox(key.seed, key.stream, i as u64);
-            let word = (w[0] as u64 | (w[1] as u64) << 32) as u128;
+        let make = |[low, high, ..]: [u32; 4]| {
+            let word = u128::from(u64::from(low) | u64::from(high) << 32);
             // The product's upper half is uniform below `span` to within 2^-64.
             // Offsets above i64::MAX wrap, and so does the sum, back into the range.
-            let value = p.low.wrapping_add(((word * span) >> 64) as i64);
-            // SAFETY: inside of the output; tasks have elements of their own.
-            unsafe { *y.at(i) = T::from_int(value) };
-        });
+            [T::from_int(p.low.wrapping_add(((word * span) >> 64) as i64))]
+        };
+        // SAFETY: the output is the call's to write.
+        unsafe { fill(call.ctx.random.words(), out.as_ptr(), out.size(), make) }
     });
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! The distributions by name: which parameters they have, and how their numbers are drawn.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::kernels::random::{Draws, Span};
+use crate::kernels::random::{Draws, Span, fill_from_draws};
+use crate::operator::RandomKey;
 
 /// A distribution of one or two parameters; `draws.cu` has them in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,14 +102,48 @@ pub struct Drawing {
 }
 
 impl Drawing {
+    #[inline(always)]
+    fn uniform(&self, d: &mut Draws) -> f64 {
+        self.span.at(d.uniform())
+    }
+
+    #[inline(always)]
+    fn normal(&self, d: &mut Draws) -> f64 {
+        self.a + self.b * d.normal()
+    }
+
+    #[inline(always)]
+    fn exponential(&self, d: &mut Draws) -> f64 {
+        d.exponential() / self.a
+    }
+
+    /// Fills `out` with numbers, if each takes so few words that they are drawn side by side.
+    ///
+    /// # Safety
+    /// `out` is valid for `n` elements.
+    pub unsafe fn fill<T: Element>(&self, key: RandomKey, out: *mut T, n: usize) -> bool {
+        // SAFETY: promised by the caller.
+        unsafe {
+            match self.distribution {
+                Uniform => fill_from_draws(key.words(), out, n, |d| T::from_f64(self.uniform(d))),
+                Normal => fill_from_draws(key.words(), out, n, |d| T::from_f64(self.normal(d))),
+                Exponential => {
+                    fill_from_draws(key.words(), out, n, |d| T::from_f64(self.exponential(d)));
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// One number.
     #[inline(always)]
     pub fn draw(&self, d: &mut Draws) -> f64 {
         let (a, b) = (self.a, self.b);
         match self.distribution {
-            Uniform => self.span.at(d.uniform()),
-            Normal => a + b * d.normal(),
-            Exponential => d.exponential() / a,
+            Uniform => self.uniform(d),
+            Normal => self.normal(d),
+            Exponential => self.exponential(d),
             Gamma => b * d.gamma(a),
             Poisson => d.poisson(a),
             Failures => gamma_poisson(d, a, (1.0 - b) / b),
