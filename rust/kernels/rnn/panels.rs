@@ -30,9 +30,9 @@ impl<'a, T: Real> Panels<'a, T> {
         assert!(matrix.len() >= k * n);
         let ptr = matrix.as_ptr().cast_mut();
         let source = Mat::rows(ptr, if transposed { k } else { n }).t_if(transposed);
-        // SAFETY: the slice was checked to hold the matrix.
         let reads = left_rows == 1 && k * n >= FAR;
         let pays = !reads && left_rows.saturating_mul(products) >= PACK_FROM;
+        // SAFETY: the slice was checked to hold the matrix.
         let packed = pays.then(|| unsafe { Packed::new((k, n), source) });
         Panels { k, n, source, packed, borrowed: std::marker::PhantomData }
     }
