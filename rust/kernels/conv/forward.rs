@@ -2,6 +2,7 @@
 
 use super::direct::Direct;
 use super::pack::pack;
+use super::windows::Windows;
 use super::winograd::{self, Geometry};
 use super::{Conv, depthwise, fill_bias, pointwise, report};
 use crate::kernels::gemm::{Mat, Threads, gemm};
@@ -37,6 +38,8 @@ pub unsafe fn forward<T: Real>(
             depthwise::forward(conv, x, w, bias, y, done);
         } else if conv.has_single_taps() {
             pointwise::forward(conv, x, w, bias, (y, done), keeper);
+        } else if let Some(windows) = Windows::chosen(conv) {
+            windows.forward(x, w, bias, (y, done), keeper);
         } else if let Some(direct) = Direct::chosen(conv) {
             direct.forward(x, w, bias, (y, done), keeper);
         } else {

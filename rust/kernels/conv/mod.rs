@@ -18,6 +18,7 @@ mod pack;
 mod pointwise;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod windows;
 pub mod winograd;
 
 use super::parallel::{OnElements, Shared};

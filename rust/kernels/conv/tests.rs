@@ -212,6 +212,30 @@ fn special_paths_match_naive() {
     }
 }
 
+/// Windows that are read in place and laid out, in chunks that are cut along every axis.
+#[test]
+fn windows_match_naive() {
+    let base = Conv { out_c: 37, stride: [1, 2, 2], input: [1, 40, 43], ..IMAGES };
+    let in_place = Conv { pad: [0; 3], ..base };
+    let fourth = Conv { kernel: [1, 7, 5], stride: [1, 4, 4], ..base };
+    let volume =
+        Conv { out_c: 16, input: [5, 29, 31], kernel: [3; 3], stride: [2; 3], pad: [1; 3], ..base };
+    let slices = Conv { input: [35, 9, 11], dilate: [2, 1, 1], ..volume };
+    let line = Conv { in_c: 4, input: [1, 1, 1500], kernel: [1, 1, 5], ..in_place };
+    // Several slabs of terms, and tasks with parts of the filters.
+    let deep = Conv { in_c: 90, batch: 1, input: [1, 13, 13], ..base };
+    let in_groups = Conv { groups: 3, in_c: 2, out_c: 15, ..base };
+    let dilated = Conv { dilate: [1, 2, 2], ..base };
+    let outside = Conv { pad: [0, 4, 5], ..base };
+    let all = [base, in_place, fourth, volume, slices, line, deep, in_groups, dilated, outside];
+    for conv in all.map(|conv| with_output(conv).unwrap()) {
+        assert!(windows::Windows::<f32>::chosen(&conv).is_some(), "{conv:?}");
+        assert!(check(&conv, 8), "{conv:?}");
+        assert!(check_as::<f32>(&conv, 8, 1e-4), "{conv:?}");
+        check_threads(&conv);
+    }
+}
+
 /// Filters over one channel whose rows are calculated together, and in columns of three taps, two
 /// and one: with more taps than a column has, by phases, over volumes, and with distances between
 /// the taps.

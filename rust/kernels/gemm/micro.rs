@@ -29,10 +29,23 @@ pub enum Access {
     TermsByOffset,
     /// Row `i` of `A` is at `offsets[i]`, its terms one after the other.
     RowsByOffset,
+    /// Term `p` of `A` is at `offsets[p]`, and rows have every second element from there on.
+    EverySecond,
+    /// As above, with every fourth element.
+    EveryFourth,
 }
 
 /// Ways of [`Access`].
-const WAYS: usize = 4;
+const WAYS: usize = 6;
+
+/// Elements from a row of `A` to the next, where terms are at offsets; 0 for other ways.
+const fn step(access: u8) -> usize {
+    match access {
+        4 => 2,
+        5 => 4,
+        _ => 0,
+    }
+}
 
 /// From this many terms on, what a tile writes is no longer near when its sums are done.
 const FETCH_FROM: usize = 128;
@@ -107,6 +120,8 @@ unsafe fn term<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(
         if ACCESS == Access::TermsByOffset as u8 {
             b = t.b.add(*t.offsets.add(first));
         }
+        let step = const { step(ACCESS) };
+        let a = if step > 0 { t.a.add(*t.offsets.add(first)) } else { a };
         let mut row = [V::splat(V::Elem::from_f64(0.0)); N];
         for j in 0..N {
             row[j] = V::load(b.add(j * t.b_next));
@@ -116,6 +131,8 @@ unsafe fn term<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(
                 *a.add(i * BLOCK + p)
             } else if ACCESS == Access::RowsByOffset as u8 {
                 *at[i].add(first)
+            } else if step > 0 {
+                *a.add(i * step)
             } else {
                 *a.add(i)
             });
@@ -155,6 +172,12 @@ unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &
             for p in 0..together {
                 term::<V, ACCESS, M, N>(t, (a, &at, b), (first, p), &mut sums);
                 b = b.wrapping_add(t.b_step);
+            }
+            if const { step(ACCESS) } > 0 {
+                // The next terms follow, and are read only after all tiles with these.
+                for j in 0..N {
+                    prefetch(b.wrapping_add(t.k * t.b_step + j * t.b_next), Cache::Second);
+                }
             }
             if ACCESS == Access::Panels as u8 {
                 // Panels follow one another, and the processor does not foresee the next one.
@@ -224,6 +247,8 @@ macro_rules! kernels {
             $set::run::<$vector, 1, $rows, $registers>,
             $set::run::<$vector, 2, $rows, $registers>,
             $set::run::<$vector, 3, $rows, $registers>,
+            $set::run::<$vector, 4, $rows, $registers>,
+            $set::run::<$vector, 5, $rows, $registers>,
         ]
     };
 }
@@ -284,6 +309,7 @@ mod tests {
             Access::Panels | Access::TermsByOffset => p * a_step + i,
             Access::Blocks => p / BLOCK * a_step + i * BLOCK + p % BLOCK,
             Access::RowsByOffset => offsets[i] + p,
+            Access::EverySecond | Access::EveryFourth => offsets[p] + i * step(access as u8),
         }
     }
 
@@ -335,7 +361,8 @@ mod tests {
 
     #[test]
     fn every_kernel_matches_plain_sums() {
-        let all = [Access::Panels, Access::Blocks, Access::TermsByOffset, Access::RowsByOffset];
+        use Access::*;
+        let all = [Panels, Blocks, TermsByOffset, RowsByOffset, EverySecond, EveryFourth];
         for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
             if level > crate::kernels::arch::level() {
                 continue;

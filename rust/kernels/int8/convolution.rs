@@ -200,14 +200,15 @@ impl Packed<'_> {
                     for tile in part * tiles / parts..(part + 1) * tiles / parts {
                         let filters = tile_rows(conv.out_c, tiles, tile);
                         let rows = weights[(base + filters.start) * groups..].as_ptr();
-                        let operands = Operands { rows, columns, groups };
+                        let operands = Operands { rows, row: 0, columns, groups };
                         // SAFETY: the filters exist; their outputs at these positions are this
                         // task's.
                         unsafe {
                             G::tile::<true>(filters.len(), operands, &mut sums);
                             for (f, sums) in filters.zip(&sums) {
                                 let y = y.at((plane * conv.out_c + f) * size + first);
-                                put::<false>(sums, &self.start[base + f], y, count);
+                                let start = self.start[base + f];
+                                put(sums, start, y, count);
                             }
                         }
                     }

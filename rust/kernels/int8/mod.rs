@@ -2,22 +2,24 @@
 //! makes integers of real numbers.
 //!
 //! How operands are packed depends on the micro-kernels of the machine (`tile.rs`). Those for VNNI
-//! multiply unsigned bytes by signed ones. Weights are signed; data that is signed, too, is moved
-//! up by 128 when it is packed, and each sum begins 128 times the sum of its weights lower. Those
-//! of arm64 multiply signed bytes: there it is unsigned data that is moved, down.
+//! multiply unsigned bytes by signed ones. Weights are signed; where data is signed, too, one of
+//! both is moved up by 128: in convolutions the data, when it is packed, and each sum begins 128
+//! times the sum of its weights lower; in matrix products the weights. Those of arm64 multiply
+//! signed bytes: there it is unsigned data that is moved, down.
 
 pub mod convert;
 mod convolution;
+mod linear;
 mod pooling;
 mod tile;
 
 use super::arch::transpose::squares_4;
-use super::parallel::{Shared, parallel_for};
 use super::scratch::with_scratch;
 pub use convolution::convolve;
+pub use linear::linear;
 pub use pooling::pool;
 use std::ops::Range;
-use tile::{MOST_COLUMNS, MOST_MEMBERS, MOST_ROWS, Operands, Pairs, Quads, Tiles};
+use tile::{MOST_COLUMNS, MOST_MEMBERS, Tiles};
 
 /// Products that a task makes at least.
 const GRAIN: usize = 1 << 19;
@@ -98,12 +100,31 @@ crate::simd! {
     /// # Safety
     /// `w` holds `n` elements.
     unsafe fn sum[][](w: *const i8, n: usize) -> i32 {
-        let mut sum = 0i32;
-        for i in 0..n {
+        const LANES: usize = 64;
+        // As many bytes as 16 bits hold the sum of.
+        const MOST: usize = 255 * LANES;
+        let mut total = 0i32;
+        for first in (0..n).step_by(MOST) {
+            let count = MOST.min(n - first);
+            let mut lanes = [0i16; LANES];
+            let whole = count / LANES * LANES;
             // SAFETY: promised by the caller.
-            sum = sum.wrapping_add(i32::from(unsafe { *w.add(i) }));
+            unsafe {
+                let w = w.add(first);
+                for at in (0..whole).step_by(LANES) {
+                    for l in 0..LANES {
+                        lanes[l] = lanes[l].wrapping_add(i16::from(*w.add(at + l)));
+                    }
+                }
+                for at in whole..count {
+                    total = total.wrapping_add(i32::from(*w.add(at)));
+                }
+            }
+            for lane in lanes {
+                total = total.wrapping_add(i32::from(lane));
+            }
         }
-        sum
+        total
     }
 
     /// Packs `height` rows of `k` integers for a tile; the rest of the last group is 0.
@@ -157,16 +178,14 @@ crate::simd! {
         }
     }
 
-    /// Writes the first columns of a row of sums, each with its start or all with one.
+    /// Writes the first columns of a row of sums that begin with `start`.
     ///
     /// # Safety
-    /// `y` has room for `count` elements; `start` holds one or as many.
-    unsafe fn put[const EACH: bool][EACH](
-        sums: &[i32; MOST_COLUMNS], start: *const i32, y: *mut i32, count: usize,
-    ) -> () {
+    /// `y` has room for `count` elements.
+    unsafe fn put[][](sums: &[i32; MOST_COLUMNS], start: i32, y: *mut i32, count: usize) -> () {
         for c in 0..count.min(MOST_COLUMNS) {
             // SAFETY: promised by the caller.
-            unsafe { *y.add(c) = sums[c].wrapping_add(*start.add(if EACH { c } else { 0 })) };
+            unsafe { *y.add(c) = sums[c].wrapping_add(start) };
         }
     }
 }
@@ -207,84 +226,11 @@ fn tile_rows(rows: usize, tiles: usize, t: usize) -> Range<usize> {
     t * rows / tiles..(t + 1) * rows / tiles
 }
 
-/// `y[i, j] = sum over l of x[i, l] * w[j, l] + start[j]`, with `y` of `(rows, width)` and inner
-/// extent `k`; sums wrap beyond 32 bits.
-///
-/// # Safety
-/// `x` holds `rows * k` elements, `w` `width * k`, `start` is empty or holds `width`, `y`
-/// `rows * width`; `y` overlaps none of the others.
-pub unsafe fn linear<T: Byte>(
-    extents: (usize, usize, usize),
-    x: *const T,
-    w: *const i8,
-    start: &[i32],
-    y: *mut i32,
-) {
-    // SAFETY: promised by the caller.
-    unsafe {
-        match Quads::suit() {
-            true => linear_by::<Quads, T>(extents, x, w, start, y),
-            false => linear_by::<Pairs, T>(extents, x, w, start, y),
-        }
-    }
-}
-
-/// # Safety
-/// As [`linear`].
-unsafe fn linear_by<G: Tiles, T: Byte>(
-    (rows, width, k): (usize, usize, usize),
-    x: *const T,
-    w: *const i8,
-    start: &[i32],
-    y: *mut i32,
-) {
-    let groups = k.div_ceil(G::MEMBERS);
-    let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
-    let (panels, tiles) = (width.div_ceil(G::COLUMNS), rows.div_ceil(G::ROWS));
-    with_groups(rows * groups, |data| {
-        let data = Shared(data.as_mut_ptr());
-        parallel_for(tiles, GRAIN.div_ceil(16 * G::ROWS * k.max(1)), |range| {
-            for rows in range.map(|t| tile_rows(rows, tiles, t)) {
-                // SAFETY: promised by the caller; tiles are apart.
-                unsafe {
-                    let from = x.at(rows.start * k).cast_const();
-                    pack_rows::<G, T>(from, rows.len(), k, data.at(rows.start * groups));
-                }
-            }
-        });
-        let grain = GRAIN.div_ceil((rows * k * G::COLUMNS).max(1));
-        parallel_for(panels, grain, |range| {
-            with_groups(groups * G::COLUMNS, |weights| {
-                let mut sums = [[0; MOST_COLUMNS]; MOST_ROWS];
-                for first in range.map(|panel| panel * G::COLUMNS) {
-                    let count = G::COLUMNS.min(width - first);
-                    // SAFETY: the rows of weights exist.
-                    let start = unsafe {
-                        let w = w.at(first * k).cast_const();
-                        pack_columns::<G>(w, count, k, weights.as_mut_ptr());
-                        starts::<G, T>(w, count, k, start.get(first..).unwrap_or_default())
-                    };
-                    let (columns, start) = (weights.as_ptr(), start.as_ptr());
-                    for rows in (0..tiles).map(|t| tile_rows(rows, tiles, t)) {
-                        // SAFETY: the rows of data exist, and each column of `y` is one task's.
-                        unsafe {
-                            let from = data.at(rows.start * groups).cast_const();
-                            let operands = Operands { rows: from, columns, groups };
-                            G::tile::<false>(rows.len(), operands, &mut sums);
-                            for (i, sums) in rows.zip(&sums) {
-                                put::<true>(sums, start, y.at(i * width + first), count);
-                            }
-                        }
-                    }
-                }
-            });
-        });
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::convolution::convolve_by;
+    use super::linear::linear_by;
+    use super::tile::{Pairs, Quads};
     use super::*;
     use crate::kernels::conv::Conv;
     use proptest::prelude::*;

@@ -25,9 +25,12 @@ pub type Sums = [[i32; MOST_COLUMNS]; MOST_ROWS];
 /// What a tile multiplies.
 #[derive(Clone, Copy)]
 pub struct Operands {
-    /// Groups of each row of the tile, for one group of the inner extent after the other.
+    /// Groups of each row of the tile, for one group of the inner extent after the other; or, where
+    /// data lies like that, all groups of the first row.
     pub rows: *const i32,
-    /// The same of [`Tiles::COLUMNS`] columns.
+    /// Bytes from a row to the next in the latter case; 0 in the first.
+    pub row: usize,
+    /// Groups of [`Tiles::COLUMNS`] columns, for one group of the inner extent after the other.
     pub columns: *const i32,
     pub groups: usize,
 }
@@ -40,6 +43,8 @@ pub trait Tiles: Copy + Send + Sync + 'static {
     const COLUMNS: usize;
     /// Most rows of a tile.
     const ROWS: usize;
+    /// Whether data of either sign may be rows as it lies, and weights then have the other sign.
+    const IN_PLACE: bool;
     /// By how much members that are data are greater than `T`, of which they may have another sign.
     fn moved<T: Byte>() -> i32;
     /// Data as the lowest bits of a group.
@@ -48,15 +53,12 @@ pub trait Tiles: Copy + Send + Sync + 'static {
     fn weight(w: i8) -> u32;
 
     /// `sums[r][c] =` the products of the members of row `r` and column `c`, for `height` rows.
-    /// `WEIGHTS_ARE_ROWS`: rows hold weights, columns data; else the reverse.
+    /// `SIGNED_ROWS`: of members that differ in sign, those of rows are signed.
     ///
     /// # Safety
-    /// `operands` holds `height` rows, at most [`Tiles::ROWS`].
-    unsafe fn tile<const WEIGHTS_ARE_ROWS: bool>(
-        height: usize,
-        operands: Operands,
-        sums: &mut Sums,
-    );
+    /// `operands` holds `height` rows, at most [`Tiles::ROWS`], which lie apart only where
+    /// [`Tiles::IN_PLACE`] says so.
+    unsafe fn tile<const SIGNED_ROWS: bool>(height: usize, operands: Operands, sums: &mut Sums);
 
     /// The group of these members.
     #[inline(always)]
@@ -87,6 +89,7 @@ impl Tiles for Pairs {
     const MEMBERS: usize = 2;
     const COLUMNS: usize = 16;
     const ROWS: usize = 6;
+    const IN_PLACE: bool = false;
 
     #[inline(always)]
     fn moved<T: Byte>() -> i32 {
@@ -104,7 +107,7 @@ impl Tiles for Pairs {
     }
 
     #[inline]
-    unsafe fn tile<const WEIGHTS_ARE_ROWS: bool>(height: usize, o: Operands, sums: &mut Sums) {
+    unsafe fn tile<const SIGNED_ROWS: bool>(height: usize, o: Operands, sums: &mut Sums) {
         // SAFETY: promised by the caller; the machine has the instructions.
         unsafe {
             #[cfg(target_arch = "x86_64")]
@@ -142,6 +145,7 @@ impl Tiles for Quads {
     const MEMBERS: usize = 4;
     const COLUMNS: usize = if cfg!(target_arch = "aarch64") { 16 } else { 32 };
     const ROWS: usize = if cfg!(target_arch = "aarch64") { 6 } else { 12 };
+    const IN_PLACE: bool = cfg!(not(target_arch = "aarch64"));
 
     #[inline(always)]
     fn moved<T: Byte>() -> i32 {
@@ -159,20 +163,24 @@ impl Tiles for Quads {
     }
 
     #[inline]
-    unsafe fn tile<const WEIGHTS_ARE_ROWS: bool>(height: usize, o: Operands, sums: &mut Sums) {
+    unsafe fn tile<const SIGNED_ROWS: bool>(height: usize, o: Operands, sums: &mut Sums) {
         // SAFETY: promised by the caller; the machine has the instructions.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             if Self::suit() {
-                return by_height!(height, R => x86::quads::<R, WEIGHTS_ARE_ROWS>(o, sums),
-                    1 2 3 4 5 6 7 8 9 10 11 12);
+                return match o.row {
+                    0 => by_height!(height, R => x86::quads::<R, SIGNED_ROWS, false>(o, sums),
+                        1 2 3 4 5 6 7 8 9 10 11 12),
+                    _ => by_height!(height, R => x86::quads::<R, SIGNED_ROWS, true>(o, sums),
+                        1 2 3 4 5 6 7 8 9 10 11 12),
+                };
             }
             #[cfg(target_arch = "aarch64")]
             if Self::suit() {
                 return by_height!(height, R => arm64::quads::<R>(o, sums), 1 2 3 4 5 6);
             }
             let data = if SIGN == 0 { widen_8 } else { signed_8 };
-            let widen = if WEIGHTS_ARE_ROWS { [signed_8, data] } else { [data, signed_8] };
+            let widen = if SIGNED_ROWS { [signed_8, data] } else { [data, signed_8] };
             portable::<Quads, 4>(height, o, sums, widen);
         }
     }
@@ -210,8 +218,13 @@ unsafe fn portable<T: Tiles, const MEMBERS: usize>(
     for g in 0..o.groups {
         for (r, sums) in sums[..height].iter_mut().enumerate() {
             // SAFETY: promised by the caller.
-            let (row, columns) =
-                unsafe { (*o.rows.add(g * height + r), o.columns.add(g * T::COLUMNS)) };
+            let (row, columns) = unsafe {
+                let row = match o.row {
+                    0 => o.rows.add(g * height + r),
+                    row => o.rows.byte_add(r * row).add(g),
+                };
+                (row.read_unaligned(), o.columns.add(g * T::COLUMNS))
+            };
             let row = members(row, widen[0]);
             for (c, sum) in sums[..T::COLUMNS].iter_mut().enumerate() {
                 // SAFETY: as above.
@@ -232,15 +245,24 @@ mod x86 {
     /// # Safety
     /// As [`super::Tiles::tile`], on a machine with AVX-512 F and VNNI.
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub unsafe fn quads<const R: usize, const SIGNED_ROWS: bool>(o: Operands, sums: &mut Sums) {
+    pub unsafe fn quads<const R: usize, const SIGNED_ROWS: bool, const IN_PLACE: bool>(
+        o: Operands,
+        sums: &mut Sums,
+    ) {
         let mut lanes = [[_mm512_setzero_si512(); 2]; R];
+        let mut rows = [o.rows; R];
+        for r in 0..if IN_PLACE { R } else { 0 } {
+            // SAFETY: promised by the caller.
+            rows[r] = unsafe { o.rows.byte_add(r * o.row) };
+        }
         for g in 0..o.groups {
             // SAFETY: promised by the caller.
             unsafe {
                 let at = o.columns.add(g * Quads::COLUMNS);
                 let columns = [0, 16].map(|c| _mm512_loadu_si512(at.add(c).cast()));
                 for r in 0..R {
-                    let row = _mm512_set1_epi32(*o.rows.add(g * R + r));
+                    let row = if IN_PLACE { rows[r].add(g) } else { o.rows.add(g * R + r) };
+                    let row = _mm512_set1_epi32(row.read_unaligned());
                     for v in 0..2 {
                         lanes[r][v] = if SIGNED_ROWS {
                             _mm512_dpbusd_epi32(lanes[r][v], columns[v], row)
@@ -396,19 +418,20 @@ mod tests {
     }
 
     /// Extreme bytes, with data in rows or columns.
-    fn exact<T: Tiles, D: Byte, const WEIGHTS_ARE_ROWS: bool>(of: fn(u8) -> D) {
+    fn exact<T: Tiles, D: Byte, const SIGNED_ROWS: bool>(of: fn(u8) -> D) {
         for (n, height) in [0, 1, 2, 9].into_iter().flat_map(|n| (0..=T::ROWS).map(move |h| (n, h)))
         {
-            let (in_rows, in_columns) = match WEIGHTS_ARE_ROWS {
+            let (in_rows, in_columns) = match SIGNED_ROWS {
                 true => (None, Some(of)),
                 false => (Some(of), None),
             };
             let (rows, row_numbers) = groups::<T, D>(n * height, in_rows);
             let (columns, column_numbers) = groups::<T, D>(n * T::COLUMNS, in_columns);
-            let operands = Operands { rows: rows.as_ptr(), columns: columns.as_ptr(), groups: n };
+            let operands =
+                Operands { rows: rows.as_ptr(), row: 0, columns: columns.as_ptr(), groups: n };
             let mut sums = [[77; MOST_COLUMNS]; MOST_ROWS];
             // SAFETY: the operands have these extents.
-            unsafe { T::tile::<WEIGHTS_ARE_ROWS>(height, operands, &mut sums) };
+            unsafe { T::tile::<SIGNED_ROWS>(height, operands, &mut sums) };
             for (r, c) in (0..height).flat_map(|r| (0..T::COLUMNS).map(move |c| (r, c))) {
                 let product = |l: usize| {
                     let (g, member) = (l / T::MEMBERS, l % T::MEMBERS);
@@ -430,12 +453,36 @@ mod tests {
         exact::<Quads, i8, true>(|byte| byte as i8);
     }
 
+    /// Data that lies apart, as machines with the instructions and others read it.
+    #[test]
+    fn rows_in_place_are_those_in_groups() {
+        const HEIGHT: usize = 5;
+        let (rows, _) = groups::<Quads, u8>(9 * HEIGHT, Some(|byte| byte));
+        let (columns, _) = groups::<Quads, i8>(9 * Quads::COLUMNS, None);
+        let packed = Operands { rows: rows.as_ptr(), row: 0, columns: columns.as_ptr(), groups: 9 };
+        let apart: Vec<i32> =
+            (0..HEIGHT).flat_map(|r| rows[r..].iter().step_by(HEIGHT).copied()).collect();
+        let apart = Operands { rows: apart.as_ptr(), row: 9 * size_of::<i32>(), ..packed };
+        let mut sums = [[[77; MOST_COLUMNS]; MOST_ROWS]; 3];
+        // SAFETY: the operands have these extents.
+        unsafe {
+            let widen = [if SIGN == 0 { widen_8 } else { signed_8 }, signed_8];
+            portable::<Quads, 4>(HEIGHT, packed, &mut sums[0], widen);
+            portable::<Quads, 4>(HEIGHT, apart, &mut sums[1], widen);
+            let of_machine = if Quads::IN_PLACE { apart } else { packed };
+            Quads::tile::<false>(HEIGHT, of_machine, &mut sums[2]);
+        }
+        assert_eq!(sums[0], sums[1]);
+        assert_eq!(sums[0], sums[2]);
+    }
+
     /// What machines without the instructions run.
     #[test]
     fn portable_tiles_are_those_of_this_machine() {
         let (rows, _) = groups::<Pairs, i8>(9 * 5, None);
         let (columns, _) = groups::<Pairs, u8>(9 * Pairs::COLUMNS, Some(|byte| byte));
-        let operands = Operands { rows: rows.as_ptr(), columns: columns.as_ptr(), groups: 9 };
+        let operands =
+            Operands { rows: rows.as_ptr(), row: 0, columns: columns.as_ptr(), groups: 9 };
         let mut sums = [[[77; MOST_COLUMNS]; MOST_ROWS]; 2];
         // SAFETY: the operands have these extents.
         unsafe {

@@ -50,6 +50,8 @@ pub struct Pool {
 /// Rows of at least this many elements and outputs are calculated side by side, shorter ones window
 /// by window.
 const ROW_FROM: usize = 8;
+/// Outputs and elements of rows from which gradients of maxima, which need no whole blocks, are.
+const MAXIMA_BACK_FROM: [usize; 2] = [4, 5];
 
 /// The part of one window inside the image, and the divisor of a sum over it.
 struct Window<T> {
@@ -153,15 +155,15 @@ impl Pool {
         self.kernel.iter().product::<usize>() <= LEAF
     }
 
-    /// Whether this is a maximum or a short sum over rows that are long enough.
-    fn goes_by_rows(&self) -> bool {
+    /// Whether this is a maximum or a short sum over rows of at least as many outputs and elements.
+    fn goes_by_rows(&self, [outputs, elements]: [usize; 2]) -> bool {
         let suits = match self.kind {
             // Places are counted in 32 bits.
             PoolKind::Max => i32::try_from(self.in_size()).is_ok(),
             PoolKind::Norm { .. } => false,
             _ => self.adds_few(),
         };
-        suits && self.output[2].min(self.input[2]) >= ROW_FROM
+        suits && self.output[2] >= outputs && self.input[2] >= elements
     }
 
     /// Calls `f` with the numbers of elements that the windows of a row count on the last axis, as
@@ -225,7 +227,7 @@ impl Pool {
                     _ => run(self, x, y, &mut []),
                 };
             }
-            if !self.goes_by_rows() {
+            if !self.goes_by_rows([ROW_FROM; 2]) {
                 return forward_plane(self, x, y);
             }
             with_scratch(self.forward_room(), |room| match self.kind {
@@ -245,12 +247,13 @@ impl Pool {
         let (dy, dx) = (Shared(dy.cast_mut()), Shared(dx));
         self.for_planes(|plane| {
             let (i, o) = (plane * self.in_size(), plane * self.out_size());
+            let from = if self.kind == PoolKind::Max { MAXIMA_BACK_FROM } else { [ROW_FROM; 2] };
             // SAFETY: each plane of `dx` belongs to one task.
             unsafe {
                 let [x, dx] = [x, dx].map(|p| p.at(i));
                 let [y, dy] = [y, dy].map(|p| p.at(o));
                 match self.kind {
-                    _ if !self.goes_by_rows() => self.backward_plane(x, y, dy, dx),
+                    _ if !self.goes_by_rows(from) => self.backward_plane(x, y, dy, dx),
                     PoolKind::Max => with_scratch(self.maxima_back_room(), |room| {
                         with_scratch(self.output[2].next_multiple_of(LANES), |places| {
                             maxima_back(self, x, dy, dx, room, places);

@@ -98,6 +98,14 @@ impl Phases {
                         *even.add(pairs) = *row.add(2 * pairs);
                     }
                 }
+                2 => {
+                    for i in 0..pairs {
+                        (*even.add(i), *odd.add(i)) = (*row.add(2 * i), *row.add(2 * i + 1));
+                    }
+                    if self.width % 2 == 1 {
+                        *even.add(pairs) = *row.add(2 * pairs);
+                    }
+                }
                 stride => {
                     for i in 0..self.width {
                         let (cell, phase) = ((i + self.pad) / stride, (i + self.pad) % stride);
@@ -125,6 +133,14 @@ impl Phases {
                     let last = pairs - LANES;
                     pairs::join(even, odd, row, whole);
                     pairs::join(even.add(last), odd.add(last), row.add(2 * last), LANES);
+                    if self.width % 2 == 1 {
+                        *row.add(2 * pairs) = *even.add(pairs);
+                    }
+                }
+                2 => {
+                    for i in 0..pairs {
+                        (*row.add(2 * i), *row.add(2 * i + 1)) = (*even.add(i), *odd.add(i));
+                    }
                     if self.width % 2 == 1 {
                         *row.add(2 * pairs) = *even.add(pairs);
                     }

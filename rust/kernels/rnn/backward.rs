@@ -57,15 +57,16 @@ impl Layer<'_> {
         (dh, dc): (&mut [T], &mut [T]),
         found: &mut Found<'_, T>,
     ) {
-        let (rows, hid, st) = (self.time * self.batch, self.hidden, self.state);
+        let (hid, st) = (self.hidden, self.state);
         let (width, direct) = self.widths();
+        let lefts = (self.batch, self.time);
         let steps = BackwardSteps {
             layer: self,
-            gates: Panels::new((direct, st), (w.recurrent, false), rows),
+            gates: Panels::new((direct, st), (w.recurrent, false), lefts),
             new: (direct < width)
-                .then(|| Panels::new((hid, st), (&w.recurrent[direct * st..], false), rows)),
+                .then(|| Panels::new((hid, st), (&w.recurrent[direct * st..], false), lefts)),
             projection: (!w.projection.is_empty())
-                .then(|| Panels::new((st, hid), (w.projection, false), rows)),
+                .then(|| Panels::new((st, hid), (w.projection, false), lefts)),
             tape: tape.read(),
             dout: Shared(dout.all.as_ptr().cast_mut()),
             dout_at: (dout.first, dout.width),

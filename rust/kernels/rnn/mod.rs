@@ -184,13 +184,14 @@ impl Layer<'_> {
         let (first, last) = self.ends();
         tape.states[first * h.len()..][..h.len()].copy_from_slice(h);
         tape.cells[first * c.len()..][..c.len()].copy_from_slice(c);
+        let lefts = (self.batch, self.time);
         let steps = Steps {
             layer: self,
-            gates: Panels::new((st, direct), (w.recurrent, true), rows),
+            gates: Panels::new((st, direct), (w.recurrent, true), lefts),
             new: (direct < width)
-                .then(|| Panels::new((st, hid), (&w.recurrent[direct * st..], true), rows)),
+                .then(|| Panels::new((st, hid), (&w.recurrent[direct * st..], true), lefts)),
             projection: (!w.projection.is_empty())
-                .then(|| Panels::new((hid, st), (w.projection, true), rows)),
+                .then(|| Panels::new((hid, st), (w.projection, true), lefts)),
             tape: tape.addresses(),
             out: Shared(out.all.as_mut_ptr()),
             out_at: (out.first, out.width),

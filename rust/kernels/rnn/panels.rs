@@ -6,6 +6,8 @@ use crate::kernels::real::Real;
 
 /// Left rows, over all products, from which packing pays.
 const PACK_FROM: usize = 8;
+/// Elements of the matrix from which a product of a single row reads it where it lies.
+const FAR: usize = 1 << 17;
 
 /// A matrix `(k, n)`.
 pub struct Panels<'a, T> {
@@ -18,18 +20,20 @@ pub struct Panels<'a, T> {
 }
 
 impl<'a, T: Real> Panels<'a, T> {
-    /// The row-major `matrix (k, n)` or, with `transposed`, `(n, k)`, for products with `left_rows`
-    /// rows in all.
+    /// The row-major `matrix (k, n)` or, with `transposed`, `(n, k)`, for `products` with up to
+    /// `left_rows` rows each.
     pub fn new(
         (k, n): (usize, usize),
         (matrix, transposed): (&'a [T], bool),
-        left_rows: usize,
+        (left_rows, products): (usize, usize),
     ) -> Self {
         assert!(matrix.len() >= k * n);
         let ptr = matrix.as_ptr().cast_mut();
         let source = Mat::rows(ptr, if transposed { k } else { n }).t_if(transposed);
+        let reads = left_rows == 1 && k * n >= FAR;
+        let pays = !reads && left_rows.saturating_mul(products) >= PACK_FROM;
         // SAFETY: the slice was checked to hold the matrix.
-        let packed = (left_rows >= PACK_FROM).then(|| unsafe { Packed::new((k, n), source) });
+        let packed = pays.then(|| unsafe { Packed::new((k, n), source) });
         Panels { k, n, source, packed, borrowed: std::marker::PhantomData }
     }
 
