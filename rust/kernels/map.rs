@@ -39,6 +39,9 @@ impl<T, F: Fn([T; N]) -> T, const N: usize> Function<T, N> for Closure<F> {
 
 /// `out[i] = f(inputs[0][i], ...)` for `i` in `0..n`.
 ///
+/// A closure should own what it captures (`move`): what it reads by reference under a condition may
+/// be gathered, lane by lane.
+///
 /// # Safety
 /// Every pointer is valid for `n` elements; `out` is the same as an input or overlaps none.
 pub unsafe fn map<T: Element, const N: usize>(

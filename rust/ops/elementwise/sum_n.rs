@@ -74,7 +74,7 @@ fn clip(call: &Call<'_>) -> Result<()> {
         let (low, high) = (T::saturating(p.a_min.into()), T::saturating(p.a_max.into()));
         // SAFETY: views of equal size.
         unsafe {
-            map([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), |[x]: [T; 1]| {
+            map([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), move |[x]: [T; 1]| {
                 if x > high { high } else if x < low { low } else { x }
             })
         }
@@ -99,7 +99,7 @@ fn clip_backward(call: &Call<'_>) -> Result<()> {
         let (g, x) = (g.as_ptr::<T>().cast_const(), x.as_ptr::<T>().cast_const());
         // SAFETY: views of equal size.
         unsafe {
-            map([g, x], out.as_ptr::<T>(), out.size(), |[g, x]: [T; 2]| {
+            map([g, x], out.as_ptr::<T>(), out.size(), move |[g, x]: [T; 2]| {
                 if x < low || x > high { T::zero() } else { g }
             })
         }

@@ -81,11 +81,11 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     unsafe {
         match call.attrs.get::<ActivationParam>().act_type {
             // Written so that NaN stays NaN.
-            ActType::Relu => map(x, y, n, |[x]| if x < zero { zero } else { x }),
+            ActType::Relu => map(x, y, n, move |[x]| if x < zero { zero } else { x }),
             ActType::Sigmoid => map_function(x, y, n, Logistic),
             ActType::Tanh => map_function(x, y, n, Tanh),
             ActType::SoftRelu => map_function(x, y, n, Softplus),
-            ActType::SoftSign => map(x, y, n, |[x]| x / (one + x.abs())),
+            ActType::SoftSign => map(x, y, n, move |[x]| x / (one + x.abs())),
         }
     }
     Ok(())
@@ -102,11 +102,11 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     unsafe {
         match call.attrs.get::<ActivationParam>().act_type {
             // Where the output is not positive it is 0 or NaN, and so is the gradient.
-            ActType::Relu => map(from, dx, n, |[g, y]| if y > zero { g } else { y }),
-            ActType::Sigmoid => map(from, dx, n, |[g, y]| g * y * (one - y)),
-            ActType::Tanh => map(from, dx, n, |[g, y]| g * (one - y * y)),
+            ActType::Relu => map(from, dx, n, move |[g, y]| if y > zero { g } else { y }),
+            ActType::Sigmoid => map(from, dx, n, move |[g, y]| g * y * (one - y)),
+            ActType::Tanh => map(from, dx, n, move |[g, y]| g * (one - y * y)),
             ActType::SoftRelu => map_function(from, dx, n, SoftplusGradient),
-            ActType::SoftSign => map(from, dx, n, |[g, x]| {
+            ActType::SoftSign => map(from, dx, n, move |[g, x]| {
                 let d = one + x.abs();
                 g / (d * d)
             }),

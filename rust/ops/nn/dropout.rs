@@ -157,7 +157,7 @@ fn times_mask<T: Real>(call: &Call<'_>, mask: &View) {
         (data.as_ptr::<T>().cast_const(), mask.as_ptr::<T>().cast_const(), out.as_ptr());
     if mask.shape() == data.shape() {
         // SAFETY: all three have one shape; the output is the data or apart.
-        unsafe { map([x, m], y, data.size(), |[x, m]| x * m) };
+        unsafe { map([x, m], y, data.size(), move |[x, m]| x * m) };
         return;
     }
     let (dims, strides) = (data.dims(), mask.strides());

@@ -268,10 +268,10 @@ unsafe fn rrelu<T: Real>(call: &Call<'_>) {
             map([x, mask.cast_const()], mask, n, slopes);
         } else {
             let same = slope(0.5);
-            map([x], mask, n, |[v]| slopes([v, same]));
+            map([x], mask, n, move |[v]| slopes([v, same]));
         }
         if call.req[0] != OpReq::Null {
-            map([x, mask.cast_const()], y, n, |[v, s]| v * s);
+            map([x, mask.cast_const()], y, n, move |[v, s]| v * s);
         }
     }
 }
@@ -292,8 +292,10 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: all views have `n` elements and the output is one of the inputs or apart.
     unsafe {
         match param.act_type {
-            LeakyType::Rrelu => map(from, dx, n, |[g, s]| g * s),
-            LeakyType::Leaky => map(from, dx, n, |[g, v]| if v > zero { g } else { g * slope }),
+            LeakyType::Rrelu => map(from, dx, n, move |[g, s]| g * s),
+            LeakyType::Leaky => {
+                map(from, dx, n, move |[g, v]| if v > zero { g } else { g * slope })
+            }
             LeakyType::Elu => {
                 let scale = T::one();
                 match from_output(call.attrs) {

@@ -325,7 +325,7 @@ fn smooth_l1<T: Real>(call: &Call<'_>) -> Result<()> {
     let (x, out) = (call.inputs[0].as_ptr::<T>().cast_const(), &call.outputs[0]);
     // SAFETY: data and output have one shape and are the same memory or apart.
     unsafe {
-        map([x], out.as_ptr(), out.size(), |[x]| {
+        map([x], out.as_ptr(), out.size(), move |[x]| {
             // Both ahead of the choice, which is one between values then.
             let (square, line) = (half * s2 * x * x, x.abs() - half * near);
             if x.abs() < near { square } else { line }
@@ -344,7 +344,7 @@ fn smooth_l1_grad<T: Real>(call: &Call<'_>) -> Result<()> {
     let out = &call.outputs[0];
     // SAFETY: all have one shape; the output is one of the inputs or apart from both.
     unsafe {
-        map(from, out.as_ptr(), out.size(), |[g, x]| {
+        map(from, out.as_ptr(), out.size(), move |[g, x]| {
             let (steep, sign) = (s2 * x, one.copysign(x));
             let slope = if x.abs() < near { steep } else { sign };
             g * if x.is_nan() { x } else { slope }

@@ -127,7 +127,7 @@ fn identity(call: &Call<'_>) -> Result<()> {
         with_real!(call.inputs[0].dtype(), T => {
             let ([x, _], y, n) = elements::<T>(call);
             // SAFETY: data and output have `n` elements and are the same memory or apart.
-            unsafe { map([x], y, n, |[x]| x) };
+            unsafe { map([x], y, n, move |[x]| x) };
             Ok(())
         })?;
     }
@@ -168,7 +168,7 @@ fn backward<T: Real>(call: &Call<'_>, loss: impl Fn(T, T) -> T + Send + Sync) ->
         let scale = T::of(f64::from(param.grad_scale) / per_instance as f64);
         let (from, dx, n) = elements::<T>(call);
         // SAFETY: all have `n` elements; the output is the first input or apart from both.
-        unsafe { map(from, dx, n, |[y, label]| scale * loss(y, label)) };
+        unsafe { map(from, dx, n, move |[y, label]| scale * loss(y, label)) };
     }
     Ok(())
 }
