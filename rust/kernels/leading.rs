@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 /// At most as many are found.
 pub const FEW: usize = 32;
 /// Elements that are compared together.
-const BLOCK: usize = 16;
+const BLOCK: usize = 32;
 
 /// NaN above everything.
 #[inline(always)]
@@ -54,17 +54,18 @@ crate::simd! {
             if found == count {
                 // What comes before the last one found, and what is NaN or beside NaN.
                 let last = values[count - 1];
-                let mut may = false;
+                // Flags that are summed: a loop of branches would not vectorise.
+                let mut may = [0u8; BLOCK];
                 if ascend {
-                    for v in &block {
-                        may |= !(*v >= last);
+                    for i in 0..BLOCK {
+                        may[i] = u8::from(!(block[i] >= last));
                     }
                 } else {
-                    for v in &block {
-                        may |= !(*v <= last);
+                    for i in 0..BLOCK {
+                        may[i] = u8::from(!(block[i] <= last));
                     }
                 }
-                if !may {
+                if may == [0; BLOCK] {
                     continue;
                 }
             }
