@@ -53,12 +53,12 @@ pub struct Windows<'a, T: 'static> {
 /// The filters of a call: packed in panels of [`Kernels::columns`] filters, term after term, and
 /// what is added to the sums of each (or null).
 #[derive(Clone, Copy)]
-struct Filters<T> {
+struct PackedFilters<T> {
     packed: Shared<T>,
     bias: Shared<T>,
 }
 
-impl<T: Real> Filters<T> {
+impl<T: Real> PackedFilters<T> {
     /// Those of a group, which has this many packed elements and filters.
     ///
     /// # Safety
@@ -68,7 +68,7 @@ impl<T: Real> Filters<T> {
         unsafe {
             let bias =
                 if self.has_bias() { self.bias.at(group * filters) } else { self.bias.ptr() };
-            Filters { packed: Shared(self.packed.at(group * packed)), bias: Shared(bias) }
+            PackedFilters { packed: Shared(self.packed.at(group * packed)), bias: Shared(bias) }
         }
     }
 
@@ -163,7 +163,7 @@ impl<'a, T: Real> Windows<'a, T> {
         };
         with_made(keeper, conv.groups * panels * self.panel(), pack, |packed| {
             let bias = bias.unwrap_or(std::ptr::null());
-            let filters = Filters {
+            let filters = PackedFilters {
                 packed: Shared(packed.as_ptr().cast_mut()),
                 bias: Shared(bias.cast_mut()),
             };
@@ -179,7 +179,7 @@ impl<'a, T: Real> Windows<'a, T> {
     unsafe fn apply(
         &self,
         x: Shared<T>,
-        all: Filters<T>,
+        all: PackedFilters<T>,
         (y, done): (Shared<T>, Option<OnElements<'_>>),
     ) {
         let (conv, panels, size) = (self.conv, self.panels(), self.conv.out_size());
@@ -282,7 +282,7 @@ impl<'a, T: Real> Windows<'a, T> {
         &self,
         source: *const T,
         chunk: &[Range<usize>; 3],
-        (filters, panels): (Filters<T>, Range<usize>),
+        (filters, panels): (PackedFilters<T>, Range<usize>),
         y: *mut T,
     ) -> Range<usize> {
         let (kernels, width, lanes) = (self.kernels, self.kernels.columns(), self.kernels.lanes);
