@@ -1,7 +1,8 @@
 //! Broadcasting: two operands of different extents, walked so that the innermost loop is one plain
 //! row.
 
-use super::elementwise::{GRAIN, TernaryLoop};
+use super::elementwise::TernaryLoop;
+use super::map::GRAIN;
 use super::parallel::{Shared, parallel_for};
 use crate::error::{Error, Result};
 use crate::shape::{Dims, Shape};

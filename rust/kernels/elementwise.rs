@@ -3,22 +3,16 @@
 //! An operator is a type with a function on elements; the loop over it is compiled once per dtype
 //! and selected as a plain function pointer, so a scalar, a row and a whole array share one loop.
 
-use super::arch::opaque;
 use super::arith::Arith;
-use super::map::{Function, calculate};
+use super::map::{Function, GRAIN, blocks};
 use super::parallel::{Shared, parallel_for};
 use crate::dtype::Element;
 use crate::half_precision::{f32_to_half, half_to_f32};
 use half::f16;
 use std::marker::PhantomData;
 
-/// Elements a task handles.
-pub const GRAIN: usize = 1 << 15;
-/// Elements read before any is written, so that the compiler vectorises without checking whether an
-/// operand is the output itself.
+/// Elements calculated together.
 const BLOCK: usize = 64;
-/// Elements of the blocks at the end.
-const SHORT: usize = 8;
 
 /// A function of two elements.
 pub trait Binary {
@@ -85,68 +79,6 @@ impl<F: Ternary> Function<f16, 3> for OfThreeHalves<F> {
     }
 }
 
-/// `out[i] = f(ins[k][i * steps[k]] for all k)`: in long blocks, then short ones, of which the last
-/// may be partial.
-///
-/// # Safety
-/// As [`binary_loop`].
-#[inline(always)]
-unsafe fn blocked<T: Element, const N: usize, const FUSED: bool>(
-    ins: [*const T; N],
-    steps: [usize; N],
-    out: *mut T,
-    n: usize,
-    f: impl Function<T, N>,
-) {
-    let mut at = 0;
-    while n - at >= BLOCK {
-        // SAFETY: a whole block is left.
-        unsafe { block::<T, N, BLOCK, FUSED>(ins, steps, out, at, BLOCK, &f) };
-        at += BLOCK;
-    }
-    while n - at >= SHORT {
-        // SAFETY: as above.
-        unsafe { block::<T, N, SHORT, FUSED>(ins, steps, out, opaque(at), SHORT, &f) };
-        at += SHORT;
-    }
-    if n > at {
-        // SAFETY: `n - at` elements are left.
-        unsafe { block::<T, N, SHORT, FUSED>(ins, steps, out, at, n - at, &f) };
-    }
-}
-
-/// Elements `at..at + len` of [`blocked`], computed as a block of `LEN`, whose other lanes repeat
-/// the first element.
-///
-/// # Safety
-/// As [`binary_loop`], with `0 < len <= LEN` elements from `at` on.
-#[inline(always)]
-unsafe fn block<T: Element, const N: usize, const LEN: usize, const FUSED: bool>(
-    ins: [*const T; N],
-    steps: [usize; N],
-    out: *mut T,
-    at: usize,
-    len: usize,
-    f: &impl Function<T, N>,
-) {
-    let mut read = [[T::default(); LEN]; N];
-    for (k, row) in read.iter_mut().enumerate() {
-        // SAFETY: the operand has `len` elements from here on, or the one that is repeated.
-        unsafe {
-            let from = ins[k].add(at * steps[k]);
-            if steps[k] == 0 || len < LEN {
-                row.fill(*from);
-            }
-            if steps[k] != 0 {
-                std::ptr::copy_nonoverlapping(from, row.as_mut_ptr(), len);
-            }
-        }
-    }
-    let result = calculate::<_, _, N, LEN, FUSED>(&read, f);
-    // SAFETY: the output has `len` elements from here on.
-    unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), out.add(at), len) };
-}
-
 /// # Safety
 /// As [`binary_loop`].
 #[inline(always)]
@@ -158,7 +90,7 @@ unsafe fn two<T: Arith, F: Binary, const FUSED: bool>(
 ) {
     let ins = [a.cast::<T>(), b.cast()];
     // SAFETY: promised by the caller.
-    unsafe { blocked::<T, 2, FUSED>(ins, steps, out.cast(), n, OfTwo::<F>(PhantomData)) }
+    unsafe { blocks::<T, _, 2, BLOCK, FUSED>(ins, steps, out.cast(), n, &OfTwo::<F>(PhantomData)) }
 }
 
 /// # Safety
@@ -169,11 +101,11 @@ unsafe fn three<T: Element, const FUSED: bool>(
     out: *mut u8,
     n: usize,
     [left, right]: [usize; 2],
-    f: impl Function<T, 3>,
+    f: &impl Function<T, 3>,
 ) {
     let ins = [g.cast::<T>(), a.cast(), b.cast()];
     // SAFETY: promised by the caller.
-    unsafe { blocked::<T, 3, FUSED>(ins, [1, left, right], out.cast(), n, f) }
+    unsafe { blocks::<T, _, 3, BLOCK, FUSED>(ins, [1, left, right], out.cast(), n, f) }
 }
 
 /// The loop of [`BinaryLoop`] for the baseline instruction set; [`binary_loop`] compiles it for
@@ -206,7 +138,7 @@ pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     steps: [usize; 2],
 ) {
     // SAFETY: promised by the caller.
-    unsafe { three::<T, false>([g, a, b], out, n, steps, OfThree::<F>(PhantomData)) }
+    unsafe { three::<T, false>([g, a, b], out, n, steps, &OfThree::<F>(PhantomData)) }
 }
 
 crate::simd! {
@@ -230,7 +162,7 @@ crate::simd! {
         g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { three::<T, FUSED>([g, a, b], out, n, steps, OfThree::<F>(PhantomData)) }
+        unsafe { three::<T, FUSED>([g, a, b], out, n, steps, &OfThree::<F>(PhantomData)) }
     }
 
     /// The loop of [`TernaryLoop`] for half precision.
@@ -241,7 +173,7 @@ crate::simd! {
         g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { three::<f16, FUSED>([g, a, b], out, n, steps, OfThreeHalves::<F>(PhantomData)) }
+        unsafe { three::<f16, FUSED>([g, a, b], out, n, steps, &OfThreeHalves::<F>(PhantomData)) }
     }
 }
 

@@ -103,7 +103,7 @@ impl FixedLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::elementwise::GRAIN;
+    use crate::kernels::map::GRAIN;
 
     /// `out = a - b`, of float32.
     ///

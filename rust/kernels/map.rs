@@ -6,7 +6,7 @@ use super::parallel::{Shared, parallel_for};
 use crate::dtype::Element;
 
 /// Elements a task handles.
-const GRAIN: usize = 1 << 15;
+pub const GRAIN: usize = 1 << 15;
 /// Elements read before any is written: the compiler vectorises a block without checking whether
 /// input and output are the same.
 const BLOCK: usize = 32;
@@ -15,10 +15,12 @@ const FEW: usize = 8;
 
 /// A function of `N` elements.
 pub trait Function<T, const N: usize> {
-    /// Whether [`Function::again`] is asked where [`Function::of`] answers NaN.
+    /// Whether [`Function::again`] is asked where [`Function::of`] answers NaN to operands of which
+    /// none is.
     const AGAIN: bool = false;
 
-    /// The value, in arithmetic that vectorises; `FUSED` as in [`simd!`](crate::simd).
+    /// The value, in arithmetic that vectorises; `FUSED` as in [`simd!`](crate::simd). It is
+    /// called for some zeros as well, whose values nobody reads.
     fn of<const FUSED: bool>(&self, x: [T; N]) -> T;
 
     /// The value for any operands, element by element.
@@ -84,7 +86,7 @@ crate::simd! {
         inputs: [*const T; N], out: *mut T, n: usize, f: &F,
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { blocks::<T, F, N, FUSED>(inputs, out, n, f) }
+        unsafe { blocks::<T, F, N, BLOCK, FUSED>(inputs, [1; N], out, n, f) }
     }
 }
 
@@ -100,51 +102,79 @@ pub unsafe fn map_serial<T: Element, const N: usize>(
     f: impl Fn([T; N]) -> T,
 ) {
     // SAFETY: promised by the caller.
-    unsafe { blocks::<T, _, N, false>(inputs, out, n, &Closure(f)) }
+    unsafe { blocks::<T, _, N, BLOCK, false>(inputs, [1; N], out, n, &Closure(f)) }
 }
 
+/// As [`map_serial`], in blocks of 16 elements: for short rows.
+///
 /// # Safety
 /// As [`map`].
 #[inline(always)]
-unsafe fn blocks<T: Element, F: Function<T, N>, const N: usize, const FUSED: bool>(
+pub unsafe fn map_short<T: Element, const N: usize>(
     inputs: [*const T; N],
     out: *mut T,
     n: usize,
-    f: &F,
+    f: impl Fn([T; N]) -> T,
 ) {
+    // SAFETY: promised by the caller.
+    unsafe { blocks::<T, _, N, 16, false>(inputs, [1; N], out, n, &Closure(f)) }
+}
+
+/// `out[i] = f(inputs[k][i * steps[k]] for all k)`, in blocks of `LEN`; steps are 0 or 1.
+///
+/// # Safety
+/// Operands and output are valid for `n` elements (one where the step is 0); the output is the same
+/// memory as an operand of step 1 or overlaps none.
+#[inline(always)]
+pub unsafe fn blocks<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
+    inputs: [*const T; N],
+    steps: [usize; N],
+    out: *mut T,
+    n: usize,
+    f: &F,
+) where
+    T: Element,
+    F: Function<T, N>,
+{
     if n <= FEW {
         for i in 0..n {
             // SAFETY: the offset is below `n`; the operands are read before the value is written.
             unsafe {
-                let operands = inputs.map(|p| [*p.add(i)]);
+                let operands = std::array::from_fn(|k| [*inputs[k].add(i * steps[k])]);
                 [*out.add(i)] = calculate::<_, _, N, 1, FUSED>(&operands, f);
             }
         }
         return;
     }
-    // The rest is copied into blocks of its own: a copy of a length that is not constant would be a
-    // call, for whole blocks as well.
-    let rest = n % BLOCK;
-    let (mut last, mut last_out) = ([[T::default(); BLOCK]; N], [T::default(); BLOCK]);
-    for (block, input) in last.iter_mut().zip(inputs) {
-        // SAFETY: `rest` elements are before the end; no output overlaps them but at their place.
-        unsafe { std::ptr::copy_nonoverlapping(input.add(n - rest), block.as_mut_ptr(), rest) };
+    // The rest is copied into blocks of its own, which repeat single elements: a copy of a length
+    // that is not constant would be a call, for whole blocks as well.
+    let rest = n % LEN;
+    let (mut last, mut last_out) = ([[T::default(); LEN]; N], [T::default(); LEN]);
+    for k in 0..N {
+        // SAFETY: there are so many elements, or one; no output overlaps them but at their place.
+        unsafe {
+            match steps[k] {
+                0 => last[k].fill(*inputs[k]),
+                _ => inputs[k].add(n - rest).copy_to_nonoverlapping(last[k].as_mut_ptr(), rest),
+            }
+        }
     }
-    for start in (0..n).step_by(BLOCK).map(opaque) {
-        let whole = n - start >= BLOCK;
+    for start in (0..n).step_by(LEN).map(opaque) {
+        let whole = n - start >= LEN;
         // SAFETY: a whole block is below `n`; each is read before it is written.
         unsafe {
             let block = std::array::from_fn(|k| {
-                let from = if whole { inputs[k].add(start) } else { last[k].as_ptr() };
-                from.cast::<[T; BLOCK]>().read()
+                let here = whole && steps[k] != 0;
+                let from = if here { inputs[k].add(start) } else { last[k].as_ptr() };
+                from.cast::<[T; LEN]>().read()
             });
-            let result = calculate::<_, _, N, BLOCK, FUSED>(&block, f);
+            let result = calculate::<_, _, N, LEN, FUSED>(&block, f);
             let to = if whole { out.add(start) } else { last_out.as_mut_ptr() };
-            to.cast::<[T; BLOCK]>().write(result);
+            to.cast::<[T; LEN]>().write(result);
         }
     }
     // SAFETY: as above.
-    unsafe { std::ptr::copy_nonoverlapping(last_out.as_ptr(), out.add(n - rest), rest) };
+    unsafe { last_out.as_ptr().copy_to_nonoverlapping(out.add(n - rest), rest) };
 }
 
 /// The values of `f` at a block of operands.
@@ -165,10 +195,11 @@ where
         *r = f.of::<FUSED>(operands(i));
     }
     #[allow(clippy::eq_op)] // only NaN differs from itself
-    let is_nan = |r: &T| *r != *r;
+    let is_nan = |x: &T| *x != *x;
+    let is_unknown = |i: usize, r: &T| is_nan(r) & !block.iter().any(|row| is_nan(&row[i]));
     // All are looked at, so that the test vectorises.
-    if F::AGAIN && result.iter().fold(false, |any, r| any | is_nan(r)) {
-        for (i, r) in result.iter_mut().enumerate().filter(|(_, r)| is_nan(r)) {
+    if F::AGAIN && result.iter().enumerate().fold(false, |any, (i, r)| any | is_unknown(i, r)) {
+        for (i, r) in result.iter_mut().enumerate().filter(|(i, r)| is_unknown(*i, r)) {
             *r = f.again(operands(i));
         }
     }
@@ -190,7 +221,7 @@ mod tests {
         }
 
         fn again(&self, [x]: [f32; 1]) -> f32 {
-            assert!(x >= 10.0);
+            assert!(x >= 10.0, "asked again of {x}");
             x / 2.0
         }
     }
@@ -202,6 +233,10 @@ mod tests {
             // SAFETY: the output is the input.
             unsafe { map_function([x.as_ptr()], x.as_mut_ptr(), n, Half) };
             assert!(x.iter().enumerate().all(|(i, y)| *y == i as f32 / 2.0), "{n}");
+            x.fill(f32::NAN);
+            // SAFETY: as above.
+            unsafe { map_function([x.as_ptr()], x.as_mut_ptr(), n, Half) };
+            assert!(x.iter().all(|y| y.is_nan()), "{n}");
         }
     }
 

@@ -8,6 +8,7 @@
 //! the same names, so that a formula is written once for both.
 
 pub mod narrow;
+pub mod polynomial;
 pub mod wide;
 
 /// a^b rounded once from about 40 bits, with C's special values (C99, F.9.4.4): `2^(b log2(a))` in

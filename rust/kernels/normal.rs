@@ -2,8 +2,10 @@
 //! last place.
 //!
 //! Sums, products, quotients and roots alone, each rounded as IEEE 754 says: the numbers of a seed
-//! are the same on every machine, one at a time or side by side.
+//! are the same on every processor, one at a time or side by side. (Devices use their own
+//! logarithms, sines and cosines, which may differ in the last place.)
 
+use super::math::polynomial::polynomial;
 use std::f64::consts::{LN_2, SQRT_2, TAU};
 
 /// Two independent normal numbers of two uniform ones from 0 (inclusive) to 1 (exclusive), which
@@ -12,16 +14,6 @@ use std::f64::consts::{LN_2, SQRT_2, TAU};
 pub fn normal_pair(a: f64, b: f64) -> [f64; 2] {
     let radius = (-2.0 * log(1.0 - a)).sqrt();
     turned(b).map(|part| radius * part)
-}
-
-/// `c[0] + c[1] x + ...`.
-#[inline(always)]
-fn polynomial<const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut p = c[N - 1];
-    for i in (0..N - 1).rev() {
-        p = p * x + c[i];
-    }
-    p
 }
 
 /// The last place of this number is 1: a whole number stands in the low bits of a sum with it.
@@ -41,18 +33,18 @@ pub fn log(x: f64) -> f64 {
     // log(m) = 2 atanh(s), whose series is this.
     let s = (m - 1.0) / (m + 1.0);
     let series = [
-        2.0 / 3.0,
-        2.0 / 5.0,
-        2.0 / 7.0,
-        2.0 / 9.0,
-        2.0 / 11.0,
-        2.0 / 13.0,
-        2.0 / 15.0,
-        2.0 / 17.0,
         2.0 / 19.0,
+        2.0 / 17.0,
+        2.0 / 15.0,
+        2.0 / 13.0,
+        2.0 / 11.0,
+        2.0 / 9.0,
+        2.0 / 7.0,
+        2.0 / 5.0,
+        2.0 / 3.0,
     ];
     let z = s * s;
-    e * LN_2 + (2.0 * s + s * z * polynomial(z, series))
+    e * LN_2 + (2.0 * s + s * z * polynomial::<_, false, _>(z, series))
 }
 
 /// Cosine and sine of a part of a turn, from 0 to 1.
@@ -64,26 +56,26 @@ fn turned(part: f64) -> [f64; 2] {
     let quarter = shifted.to_bits();
     let z = angle * angle;
     let sine = [
-        -1.0 / 6.0,
-        1.0 / 120.0,
-        -1.0 / 5_040.0,
-        1.0 / 362_880.0,
-        -1.0 / 39_916_800.0,
-        1.0 / 6_227_020_800.0,
         -1.0 / 1_307_674_368_000.0,
+        1.0 / 6_227_020_800.0,
+        -1.0 / 39_916_800.0,
+        1.0 / 362_880.0,
+        -1.0 / 5_040.0,
+        1.0 / 120.0,
+        -1.0 / 6.0,
     ];
     let cosine = [
-        -1.0 / 2.0,
-        1.0 / 24.0,
-        -1.0 / 720.0,
-        1.0 / 40_320.0,
-        -1.0 / 3_628_800.0,
-        1.0 / 479_001_600.0,
-        -1.0 / 87_178_291_200.0,
         1.0 / 20_922_789_888_000.0,
+        -1.0 / 87_178_291_200.0,
+        1.0 / 479_001_600.0,
+        -1.0 / 3_628_800.0,
+        1.0 / 40_320.0,
+        -1.0 / 720.0,
+        1.0 / 24.0,
+        -1.0 / 2.0,
     ];
-    let sin = angle + angle * z * polynomial(z, sine);
-    let cos = 1.0 + z * polynomial(z, cosine);
+    let sin = angle + angle * z * polynomial::<_, false, _>(z, sine);
+    let cos = 1.0 + z * polynomial::<_, false, _>(z, cosine);
     let is_odd = quarter & 1 == 1;
     let (first, second) = if is_odd { (sin, cos) } else { (cos, sin) };
     // Negative are cosines in the second and third quarter, sines in the third and fourth.

@@ -42,6 +42,7 @@ pub unsafe fn fill<T: Copy + Send, const W: usize, const N: usize>(
     n: usize,
     make: impl Fn([u32; W]) -> [T; N] + Sync,
 ) {
+    const { assert!(4 % W == 0 && N > 0) };
     let out = Shared(out);
     let calls = n.div_ceil(N);
     parallel_for((calls * W).div_ceil(GRAIN), 1, |tasks| {

@@ -148,7 +148,12 @@ pub unsafe fn fill_from_draws<T: Copy + Send>(
     let [seed, stream] = key;
     // SAFETY: promised by the caller.
     unsafe {
-        fill(key, out, n, |words: [u32; 4]| [make(&mut Draws::begin(seed, stream, 0, words))]);
+        fill(key, out, n, |words: [u32; 4]| {
+            let mut draws = Draws::begin(seed, stream, 0, words);
+            let made = make(&mut draws);
+            debug_assert_eq!(draws.index, 0, "more than four words of an element are drawn");
+            [made]
+        });
     }
 }
 

@@ -234,6 +234,9 @@ fn windows_match_naive() {
         assert!(check_as::<f32>(&conv, 8, 1e-4), "{conv:?}");
         check_threads(&conv);
     }
+    // Taps so far apart that most of what lies between them is not read.
+    let far = Conv { in_c: 16, input: [1, 900, 1200], dilate: [1, 250, 250], ..base };
+    assert!(windows::Windows::<f32>::chosen(&with_output(far).unwrap()).is_none());
 }
 
 /// Filters over one channel whose rows are calculated together, and in columns of three taps, two

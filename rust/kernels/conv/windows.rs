@@ -17,11 +17,13 @@ use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use std::ops::Range;
 
-/// Positions of the output in a chunk, about.
+/// Positions of the output in a chunk, about: sixteen tiles, over which a panel of filters is read.
 const CHUNK: usize = 224;
-/// Bytes of what the windows of a chunk see, at most, unless they are those of a single row, and in
-/// any case: with large distances between taps little of it is read.
+/// Bytes of what the windows of a chunk see, at most, if it has more than one row: half of a
+/// second-level cache.
 const BOX_BYTES: usize = 512 << 10;
+/// The same of any chunk. Beyond it, taps are so far apart that most of what is laid out is not
+/// read, and other ways are faster.
 const MOST_BYTES: usize = 4 << 20;
 /// Terms whose panel of filters stays in the first-level cache.
 const TERMS: usize = 256;

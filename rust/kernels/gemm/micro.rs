@@ -36,13 +36,15 @@ pub enum Access {
 }
 
 /// Ways of [`Access`].
-const WAYS: usize = 6;
+const WAYS: usize = Access::EveryFourth as usize + 1;
 
 /// Elements from a row of `A` to the next, where terms are at offsets; 0 for other ways.
 const fn step(access: u8) -> usize {
+    const SECOND: u8 = Access::EverySecond as u8;
+    const FOURTH: u8 = Access::EveryFourth as u8;
     match access {
-        4 => 2,
-        5 => 4,
+        SECOND => 2,
+        FOURTH => 4,
         _ => 0,
     }
 }
@@ -309,7 +311,8 @@ mod tests {
             Access::Panels | Access::TermsByOffset => p * a_step + i,
             Access::Blocks => p / BLOCK * a_step + i * BLOCK + p % BLOCK,
             Access::RowsByOffset => offsets[i] + p,
-            Access::EverySecond | Access::EveryFourth => offsets[p] + i * step(access as u8),
+            Access::EverySecond => offsets[p] + 2 * i,
+            Access::EveryFourth => offsets[p] + 4 * i,
         }
     }
 

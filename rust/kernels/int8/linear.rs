@@ -9,11 +9,13 @@ use super::{Byte, GRAIN, pack_columns, pack_rows, starts, sum, tile_rows, with_g
 use crate::kernels::parallel::{Shared, parallel_for};
 use std::ops::Range;
 
-/// Bytes of data of a block of rows, at most: it stays in the second-level cache.
+/// Bytes of data of a block of rows, as tiles read them, at most: they stay in the second-level
+/// cache.
 const BLOCK_BYTES: usize = 384 << 10;
 /// Minimum number of tasks, if each has [`GRAIN`] products.
 const TASKS: usize = 8;
-/// The same where there are several blocks, which threads then have about equally many of.
+/// The same where rows are in several blocks: with fewer, one thread was measured to end well
+/// before the other.
 const SHARES: usize = 48;
 
 /// A product, as in [`linear`].
@@ -78,7 +80,7 @@ impl<T: Byte> Linear<'_, T> {
     unsafe fn run<G: Tiles>(&self) {
         let (groups, tiles) = (self.groups::<G>(), self.tiles::<G>());
         let panels = self.width.div_ceil(G::COLUMNS);
-        let near = (BLOCK_BYTES / (G::ROWS * self.k.max(1))).max(1);
+        let near = (BLOCK_BYTES / (G::ROWS * groups.max(1) * size_of::<i32>())).max(1);
         let products = self.rows.saturating_mul(self.width).saturating_mul(self.k);
         let tasks = (products / GRAIN).min(TASKS);
         let blocks = tiles.div_ceil(near).max(tasks.div_ceil(panels.max(1))).min(tiles);
@@ -166,8 +168,10 @@ impl<T: Byte> Linear<'_, T> {
     }
 
     /// Whether these rows, which are read in place, end with a part of a group after which there is
-    /// no row.
+    /// no row. (After those of the other tiles there are the rows of the last, at least half as many
+    /// as a tile may have: enough for the rest of a group.)
     fn is_ragged<G: Tiles>(&self, rows: &Range<usize>) -> bool {
+        const { assert!(!G::IN_PLACE || G::ROWS / 2 >= G::MEMBERS - 1) };
         rows.end == self.rows && !self.k.is_multiple_of(G::MEMBERS)
     }
 

@@ -278,41 +278,55 @@ mod tests {
         Ok(())
     }
 
+    fn check_products((rows, width, k): (usize, usize, usize), quads: bool, seed: u64) {
+        fn product<T: Byte>(
+            extents: (usize, usize, usize),
+            (x, w, start): (&[T], &[i8], &[i32]),
+            quads: bool,
+        ) -> Vec<i32> {
+            let mut y = vec![9; extents.0 * extents.1];
+            // SAFETY: the buffers have these extents.
+            unsafe {
+                let (x, w, to) = (x.as_ptr(), w.as_ptr(), y.as_mut_ptr());
+                match quads {
+                    true => linear_by::<Quads, T>(extents, x, w, start, to),
+                    false => linear_by::<Pairs, T>(extents, x, w, start, to),
+                }
+            }
+            y
+        }
+        let extents = (rows, width, k);
+        let x = bytes(rows * k, seed);
+        let signed: Vec<i8> = x.iter().map(|&b| b as i8).collect();
+        let w: Vec<i8> = bytes(width * k, seed ^ 1).iter().map(|&b| b as i8).collect();
+        let start: Vec<i32> = (0..width as i32).map(|j| j * 1000 - 7).collect();
+        let of_bytes = product(extents, (&x, &w, &start), quads);
+        let of_signed = product(extents, (&signed, &w, &start), quads);
+        for (i, j) in (0..rows).flat_map(|i| (0..width).map(move |j| (i, j))) {
+            let want = |x: &dyn Fn(usize) -> i32| {
+                let terms = (0..k).map(|l| x(i * k + l) * i32::from(w[j * k + l]));
+                terms.sum::<i32>() + start[j]
+            };
+            assert_eq!(of_bytes[i * width + j], want(&|at| i32::from(x[at])), "{extents:?}");
+            assert_eq!(of_signed[i * width + j], want(&|at| i32::from(signed[at])), "{extents:?}");
+        }
+    }
+
+    /// Rows in several blocks: for several tasks, and so that a block stays in the cache.
+    #[test]
+    fn products_of_several_blocks_are_exact() {
+        for quads in [true, false] {
+            check_products((600, 40, 131), quads, 1);
+            check_products((40, 5, 33_001), quads, 2);
+        }
+    }
+
     proptest! {
         #[test]
         fn products_are_exact(
             rows in 0usize..30, width in 0usize..70, k in 0usize..70, quads: bool, seed: u64,
         ) {
-            let x = bytes(rows * k, seed);
-            let w: Vec<i8> = bytes(width * k, seed ^ 1).iter().map(|&b| b as i8).collect();
-            let start: Vec<i32> = (0..width as i32).map(|j| j * 1000 - 7).collect();
-            let mut y = vec![9; rows * width];
-            // SAFETY: the buffers have these extents.
-            unsafe {
-                let (extents, to) = ((rows, width, k), y.as_mut_ptr());
-                match quads {
-                    true => linear_by::<Quads, u8>(extents, x.as_ptr(), w.as_ptr(), &start, to),
-                    false => linear_by::<Pairs, u8>(extents, x.as_ptr(), w.as_ptr(), &start, to),
-                }
-            }
-            let signed: Vec<i8> = x.iter().map(|&b| b as i8).collect();
-            let mut of_signed = vec![9; rows * width];
-            // SAFETY: as above.
-            unsafe {
-                let (extents, to) = ((rows, width, k), of_signed.as_mut_ptr());
-                match quads {
-                    true => linear_by::<Quads, i8>(extents, signed.as_ptr(), w.as_ptr(), &start, to),
-                    false => linear_by::<Pairs, i8>(extents, signed.as_ptr(), w.as_ptr(), &start, to),
-                }
-            }
-            for (i, j) in (0..rows).flat_map(|i| (0..width).map(move |j| (i, j))) {
-                let want = |x: &dyn Fn(usize) -> i32| {
-                    let terms = (0..k).map(|l| x(i * k + l) * i32::from(w[j * k + l]));
-                    terms.sum::<i32>() + start[j]
-                };
-                prop_assert_eq!(y[i * width + j], want(&|at| i32::from(x[at])));
-                prop_assert_eq!(of_signed[i * width + j], want(&|at| i32::from(signed[at])));
-            }
+            check_products((rows, width, k), quads, seed);
         }
 
         #[test]

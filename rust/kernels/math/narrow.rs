@@ -1,24 +1,10 @@
 //! Functions of single precision that are calculated in single precision: branch-free polynomials
-//! on the reduced argument, to one or two units in the last place.
+//! on the reduced argument, to 1.5 units in the last place; those that are made of others to 2.5,
+//! `erfinv` to 4.
 
+use super::polynomial::{multiply_add, polynomial};
 use super::wide;
 use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E, LOG10_E};
-
-/// `a * b + c`, in one rounding where `FUSED`.
-#[inline(always)]
-fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if FUSED { a.mul_add(b, c) } else { a * b + c }
-}
-
-/// `c[0] x^n + c[1] x^(n - 1) + ...`, by Horner's rule.
-#[inline(always)]
-fn polynomial<const FUSED: bool, const N: usize>(x: f32, c: [f32; N]) -> f32 {
-    let mut p = c[0];
-    for i in 1..N {
-        p = multiply_add::<FUSED>(p, x, c[i]);
-    }
-    p
-}
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
@@ -50,10 +36,10 @@ pub fn exp<const FUSED: bool>(x: f32) -> f32 {
     // Beyond these the result is 0 or infinite.
     let clamped = if x > 89.0 { 89.0 } else { x };
     let clamped = if clamped < -104.0 { -104.0 } else { clamped };
-    let k = multiply_add::<FUSED>(clamped, LOG2_E, 0.5).floor();
-    let r = multiply_add::<FUSED>(k, -LN_2_HIGH, clamped);
-    let r = multiply_add::<FUSED>(k, -LN_2_LOW, r);
-    let y = multiply_add::<FUSED>(polynomial::<FUSED, _>(r, EXP), r * r, r) + 1.0;
+    let k = multiply_add::<_, FUSED>(clamped, LOG2_E, 0.5).floor();
+    let r = multiply_add::<_, FUSED>(k, -LN_2_HIGH, clamped);
+    let r = multiply_add::<_, FUSED>(k, -LN_2_LOW, r);
+    let y = multiply_add::<_, FUSED>(polynomial::<_, FUSED, _>(r, EXP), r * r, r) + 1.0;
     // Two steps, so that results below the least normal number and above 2^127 come out right. NaN
     // became 0.
     let k = whole_number(k);
@@ -71,13 +57,13 @@ pub fn exp_below_88<const FUSED: bool>(x: f32) -> f32 {
     const SHIFT: f32 = 12_583_039.0; // 1.5 * 2^23 + 127
     // There the result is 0. NaN stays.
     let x = if x < -88.0 { -88.0 } else { x };
-    let shifted = multiply_add::<FUSED>(x, LOG2_E, SHIFT);
+    let shifted = multiply_add::<_, FUSED>(x, LOG2_E, SHIFT);
     let k = shifted - SHIFT;
-    let r = multiply_add::<FUSED>(k, -LN_2_HIGH, x);
-    let r = multiply_add::<FUSED>(k, -LN_2_LOW, r);
-    let p = polynomial::<FUSED, _>(r, EXP);
-    let p = multiply_add::<FUSED>(p, r, 1.0);
-    let p = multiply_add::<FUSED>(p, r, 1.0);
+    let r = multiply_add::<_, FUSED>(k, -LN_2_HIGH, x);
+    let r = multiply_add::<_, FUSED>(k, -LN_2_LOW, r);
+    let p = polynomial::<_, FUSED, _>(r, EXP);
+    let p = multiply_add::<_, FUSED>(p, r, 1.0);
+    let p = multiply_add::<_, FUSED>(p, r, 1.0);
     p * f32::from_bits(shifted.to_bits() << 23)
 }
 
@@ -109,14 +95,14 @@ fn log_series<const FUSED: bool>(f: f32) -> f32 {
         3.333_333e-1,
     ];
     let z = f * f;
-    multiply_add::<FUSED>(f * z, polynomial::<FUSED, _>(f, series), -0.5 * z)
+    multiply_add::<_, FUSED>(f * z, polynomial::<_, FUSED, _>(f, series), -0.5 * z)
 }
 
 /// log((1 + f) 2^e) for an f as [`log_series`] takes it.
 #[inline(always)]
 fn log_of_parts<const FUSED: bool>(f: f32, e: f32) -> f32 {
-    let y = multiply_add::<FUSED>(e, LN_2_LOW, log_series::<FUSED>(f));
-    multiply_add::<FUSED>(e, LN_2_HIGH, f + y)
+    let y = multiply_add::<_, FUSED>(e, LN_2_LOW, log_series::<FUSED>(f));
+    multiply_add::<_, FUSED>(e, LN_2_HIGH, f + y)
 }
 
 /// What logarithms are of 0 (-inf), of infinity, below 0 and of NaN; elsewhere `y`.
@@ -147,7 +133,7 @@ pub fn log2<const FUSED: bool>(x: f32) -> f32 {
     // log2(e) is 1 + 0.44: near 1 the result is as exact as f.
     const REST: f32 = LOG2_E - 1.0;
     let y = log_series::<FUSED>(f);
-    let y = multiply_add::<FUSED>(f, REST, multiply_add::<FUSED>(y, REST, y));
+    let y = multiply_add::<_, FUSED>(f, REST, multiply_add::<_, FUSED>(y, REST, y));
     with_limits_of_log(x, e as f32 + (f + y))
 }
 
@@ -161,9 +147,9 @@ pub fn log10<const FUSED: bool>(x: f32) -> f32 {
     let (f, e) = split(x);
     let e = e as f32;
     let y = log_series::<FUSED>(f);
-    let y = multiply_add::<FUSED>(f, REST, multiply_add::<FUSED>(y, REST, 0.5 * y));
-    let y = multiply_add::<FUSED>(e, LOG10_2_LOW, y);
-    let y = multiply_add::<FUSED>(e, LOG10_2_HIGH, multiply_add::<FUSED>(f, 0.5, y));
+    let y = multiply_add::<_, FUSED>(f, REST, multiply_add::<_, FUSED>(y, REST, 0.5 * y));
+    let y = multiply_add::<_, FUSED>(e, LOG10_2_LOW, y);
+    let y = multiply_add::<_, FUSED>(e, LOG10_2_HIGH, multiply_add::<_, FUSED>(f, 0.5, y));
     with_limits_of_log(x, y)
 }
 
@@ -176,7 +162,7 @@ fn log1p_finite<const FUSED: bool>(x: f32) -> f32 {
     let (f, e) = split(u);
     // Beyond 2^100 nothing is lost that counts.
     let scale = power_of_two(if e > 100 { -100 } else { e.wrapping_neg() });
-    let y = log_of_parts::<FUSED>(multiply_add::<FUSED>(lost, scale, f), e as f32);
+    let y = log_of_parts::<FUSED>(multiply_add::<_, FUSED>(lost, scale, f), e as f32);
     // The sign of 0, too.
     if x.abs() < 1e-8 { x } else { y }
 }
@@ -203,7 +189,7 @@ pub fn tanh<const FUSED: bool>(x: f32) -> f32 {
     let z = x * x;
     let series =
         [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1];
-    let near = multiply_add::<FUSED>(polynomial::<FUSED, _>(z, series) * z, x, x);
+    let near = multiply_add::<_, FUSED>(polynomial::<_, FUSED, _>(z, series) * z, x, x);
     let far = 1.0 - 2.0 / (exp::<FUSED>(a + a) + 1.0);
     let y = if a < 0.625 { near } else { far };
     if x.is_nan() { x } else { y.copysign(x) }
@@ -232,9 +218,9 @@ pub fn erf<const FUSED: bool>(x: f32) -> f32 {
         1.128_648_5,
     ];
     let size = x.abs();
-    let near = multiply_add::<FUSED>(polynomial::<FUSED, _>(x * x, near), x, x);
+    let near = multiply_add::<_, FUSED>(polynomial::<_, FUSED, _>(x * x, near), x, x);
     let t = if size > 4.0 { 4.0 } else { size };
-    let far = 1.0 - exp_below_88::<FUSED>(-t * polynomial::<FUSED, _>(t, far));
+    let far = 1.0 - exp_below_88::<FUSED>(-t * polynomial::<_, FUSED, _>(t, far));
     if size < 0.93 { near } else { far.copysign(x) }
 }
 
@@ -244,8 +230,8 @@ pub fn erf<const FUSED: bool>(x: f32) -> f32 {
 pub fn erfinv<const FUSED: bool>(x: f32) -> f32 {
     let size = x.abs();
     let w = -log::<FUSED>((1.0 - size) * (1.0 + size));
-    let low = polynomial::<FUSED, _>(w - 2.5, wide::ERFINV_LOW.map(|c| c as f32));
-    let high = polynomial::<FUSED, _>(w.sqrt() - 3.0, wide::ERFINV_HIGH.map(|c| c as f32));
+    let low = polynomial::<_, FUSED, _>(w - 2.5, wide::ERFINV_LOW.map(|c| c as f32));
+    let high = polynomial::<_, FUSED, _>(w.sqrt() - 3.0, wide::ERFINV_HIGH.map(|c| c as f32));
     let y = x * if w < 5.0 { low } else { high };
     let y = if size == 1.0 { f32::INFINITY.copysign(x) } else { y };
     if size <= 1.0 { y } else { f32::NAN }

@@ -2,26 +2,11 @@
 //! cancellation nor rounding of steps shows: plain formulas, branch-free, good to ten digits or
 //! more, and rounded once. Special values are those of C (C99, annex F).
 
+use super::polynomial::{multiply_add, polynomial};
 use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, SQRT_2};
 
 /// Below this size a few terms of a function's series are exact to ten digits.
 const NEAR: f64 = 1e-2;
-
-/// `a * b + c`, in one rounding where `FUSED`.
-#[inline(always)]
-fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
-    if FUSED { a.mul_add(b, c) } else { a * b + c }
-}
-
-/// `c[0] x^n + c[1] x^(n - 1) + ...`, by Horner's rule.
-#[inline(always)]
-fn polynomial<const FUSED: bool, const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut p = c[0];
-    for i in 1..N {
-        p = multiply_add::<FUSED>(p, x, c[i]);
-    }
-    p
-}
 
 /// The binary logarithm of a number from 2^-1022 up, not of infinity: that of its exponent, and a
 /// series of `atanh`.
@@ -38,7 +23,7 @@ pub(super) fn log2_finite<const FUSED: bool>(x: f64) -> f64 {
     let (m, e) = if high { (m * 0.5, e + 1.0) } else { (m, e) };
     let s = (m - 1.0) / (m + 1.0);
     let series = [1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0];
-    polynomial::<FUSED, _>(s * s, series) * s * (2.0 * LOG2_E) + e
+    polynomial::<_, FUSED, _>(s * s, series) * s * (2.0 * LOG2_E) + e
 }
 
 /// The binary logarithm of any number but subnormal ones.
@@ -71,7 +56,7 @@ pub(super) fn exp2<const FUSED: bool>(x: f64) -> f64 {
         1.0,
     ];
     let k = shifted.to_bits().wrapping_sub(SHIFT.to_bits());
-    polynomial::<FUSED, _>(t, series) * f64::from_bits(k.wrapping_add(1023) << 52)
+    polynomial::<_, FUSED, _>(t, series) * f64::from_bits(k.wrapping_add(1023) << 52)
 }
 
 #[inline(always)]
@@ -83,7 +68,7 @@ fn exp<const FUSED: bool>(x: f64) -> f64 {
 #[inline(always)]
 pub fn expm1<const FUSED: bool>(x: f32) -> f32 {
     let x = f64::from(x);
-    let near = x * polynomial::<FUSED, _>(x, [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0]);
+    let near = x * polynomial::<_, FUSED, _>(x, [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0]);
     let far = exp::<FUSED>(x) - 1.0;
     (if x.abs() < NEAR { near } else { far }) as f32
 }
@@ -91,7 +76,7 @@ pub fn expm1<const FUSED: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub fn sinh<const FUSED: bool>(x: f32) -> f32 {
     let x = f64::from(x);
-    let near = x * polynomial::<FUSED, _>(x * x, [1.0 / 120.0, 1.0 / 6.0, 1.0]);
+    let near = x * polynomial::<_, FUSED, _>(x * x, [1.0 / 120.0, 1.0 / 6.0, 1.0]);
     let e = exp::<FUSED>(x);
     (if x.abs() < NEAR { near } else { 0.5 * (e - 1.0 / e) }) as f32
 }
@@ -124,7 +109,7 @@ fn atan_wide<const FUSED: bool>(x: f64) -> f64 {
         -1.0 / 3.0,
         1.0,
     ];
-    let y = polynomial::<FUSED, _>(t * t, series) * t;
+    let y = polynomial::<_, FUSED, _>(t * t, series) * t;
     let y = if high { y + FRAC_PI_4 } else { y };
     let y = if steep { FRAC_PI_2 - y } else { y };
     y.copysign(x)
@@ -152,7 +137,7 @@ fn asin_wide<const FUSED: bool>(x: f64) -> f64 {
     let high = x > 0.5;
     let z = if high { 0.5 - 0.5 * x } else { x * x };
     let s = if high { z.sqrt() } else { x };
-    let y = multiply_add::<FUSED>(polynomial::<FUSED, _>(z, fitted) * z, s, s);
+    let y = multiply_add::<_, FUSED>(polynomial::<_, FUSED, _>(z, fitted) * z, s, s);
     if high { FRAC_PI_2 - 2.0 * y } else { y }
 }
 
@@ -172,7 +157,7 @@ pub fn acos<const FUSED: bool>(x: f32) -> f32 {
 pub fn asinh<const FUSED: bool>(x: f32) -> f32 {
     let x = f64::from(x);
     let size = x.abs();
-    let near = x * polynomial::<FUSED, _>(x * x, [3.0 / 40.0, -1.0 / 6.0, 1.0]);
+    let near = x * polynomial::<_, FUSED, _>(x * x, [3.0 / 40.0, -1.0 / 6.0, 1.0]);
     let far = log2::<FUSED>(size + (size * size + 1.0).sqrt()) * LN_2;
     (if size < NEAR { near } else { far.copysign(x) }) as f32
 }
@@ -212,8 +197,8 @@ pub const ERFINV_HIGH: [f64; 9] = [
 
 /// The inverse of erf for `x` from 0 up, of which `w` is -log(1 - x^2), to single precision.
 pub fn erfinv_guess(x: f64, w: f64) -> f64 {
-    let low = polynomial::<false, _>(w - 2.5, ERFINV_LOW);
-    let high = polynomial::<false, _>(w.sqrt() - 3.0, ERFINV_HIGH);
+    let low = polynomial::<_, false, _>(w - 2.5, ERFINV_LOW);
+    let high = polynomial::<_, false, _>(w.sqrt() - 3.0, ERFINV_HIGH);
     x * if w < 5.0 { low } else { high }
 }
 
@@ -237,7 +222,7 @@ fn nearest(x: f64) -> (f64, u64) {
 /// `x - k pi`, exact to the last bits even where little is left.
 #[inline(always)]
 fn without_turns<const FUSED: bool>(x: f64, k: f64) -> f64 {
-    PI_PARTS.into_iter().fold(x, |r, part| multiply_add::<FUSED>(-k, part, r))
+    PI_PARTS.into_iter().fold(x, |r, part| multiply_add::<_, FUSED>(-k, part, r))
 }
 
 /// NaN instead of `y` where the angle `x` is too large.
@@ -259,7 +244,7 @@ fn sin_near<const FUSED: bool>(x: f64) -> f64 {
         -1.0 / 6.0,
         1.0,
     ];
-    x * polynomial::<FUSED, _>(x * x, series)
+    x * polynomial::<_, FUSED, _>(x * x, series)
 }
 
 /// sin(x); NaN where x is larger than 5e7.
@@ -296,6 +281,6 @@ pub fn tan<const FUSED: bool>(x: f32) -> f32 {
         -0.5,
         1.0,
     ];
-    let (s, c) = (sin_near::<FUSED>(r), polynomial::<FUSED, _>(z, cosine));
+    let (s, c) = (sin_near::<FUSED>(r), polynomial::<_, FUSED, _>(z, cosine));
     known(x, if odd == 0 { s / c } else { -c / s })
 }

@@ -1,10 +1,8 @@
 //! Loops over ranges of channels, or of their planes.
 
-use super::super::arch::opaque;
-use super::super::map::map_serial;
-use super::super::pairwise::{LANES, sum_rows_of, sums_of_planes, sums_of_rows};
+use super::super::map::{map_serial, map_short};
+use super::super::pairwise::{sum_rows_of, sums_of_planes, sums_of_rows};
 use super::super::real::Real;
-use super::super::softmax::block::{load, store};
 use super::{Affine, Channels, Gradients};
 use std::ops::Range;
 
@@ -45,46 +43,15 @@ unsafe fn normalise_part<T: Real>(
     unsafe {
         let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
         let (m, b) = (*a.mean.add(c), *a.beta.add(c));
-        for_blocks([x.add(at)], y.add(at), range.len(), |[x]| (x - m) * f + b);
+        map_short([x.add(at)], y.add(at), range.len(), |[x]| (x - m) * f + b);
     }
 }
 
 /// Elements of the longest planes that are summed together, which is [`TOGETHER`] of them: what is
-/// read twice stays in the first cache.
+/// read twice stays in the first-level cache, or the second.
 pub const SHORT: usize = 256;
 /// Short planes summed together.
 pub const TOGETHER: usize = 16;
-
-/// As [`map_serial`], in blocks of `LANES`: rows may be short.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-unsafe fn for_blocks<T: Real, const N: usize>(
-    inputs: [*const T; N],
-    out: *mut T,
-    n: usize,
-    f: impl Fn([T; N]) -> T,
-) {
-    let of = |blocks: [[T; LANES]; N]| {
-        let mut result = [T::zero(); LANES];
-        for (i, r) in result.iter_mut().enumerate() {
-            *r = f(std::array::from_fn(|k| blocks[k][i]));
-        }
-        result
-    };
-    let whole = n / LANES * LANES;
-    // SAFETY: promised by the caller; each block is read before it is written.
-    unsafe {
-        for at in (0..whole).step_by(LANES).map(opaque) {
-            store(&of(inputs.map(|p| load(p.add(at), LANES))), out.add(at), LANES);
-        }
-        if whole < n {
-            let rest = n - whole;
-            store(&of(inputs.map(|p| load(p.add(whole), rest))), out.add(whole), rest);
-        }
-    }
-}
 
 crate::simd! {
     /// Statistics of the channels of a range; channels are the innermost axis.
@@ -330,7 +297,7 @@ crate::simd! {
                 let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
                 let (m, mean_dy, slope) =
                     (*a.mean.add(c), *slopes.add(2 * c), *slopes.add(2 * c + 1));
-                for_blocks(
+                map_short(
                     [dy.add(at), x.add(at)], data.add(at), s.inner,
                     |[g, x]| f * (g - mean_dy - (x - m) * slope),
                 );

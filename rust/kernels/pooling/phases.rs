@@ -90,17 +90,15 @@ impl Phases {
             let [even, odd] = self.halves().map(|at| to.wrapping_add(at));
             match self.stride {
                 1 => copy_row(row, to.add(self.pad), self.width),
-                2 if whole > 0 => {
-                    let last = pairs - LANES;
-                    pairs::split(row, even, odd, whole);
-                    pairs::split(row.add(2 * last), even.add(last), odd.add(last), LANES);
-                    if self.width % 2 == 1 {
-                        *even.add(pairs) = *row.add(2 * pairs);
-                    }
-                }
                 2 => {
-                    for i in 0..pairs {
-                        (*even.add(i), *odd.add(i)) = (*row.add(2 * i), *row.add(2 * i + 1));
+                    if whole > 0 {
+                        let last = pairs - LANES;
+                        pairs::split(row, even, odd, whole);
+                        pairs::split(row.add(2 * last), even.add(last), odd.add(last), LANES);
+                    } else {
+                        for i in 0..pairs {
+                            (*even.add(i), *odd.add(i)) = (*row.add(2 * i), *row.add(2 * i + 1));
+                        }
                     }
                     if self.width % 2 == 1 {
                         *even.add(pairs) = *row.add(2 * pairs);
@@ -129,17 +127,15 @@ impl Phases {
             let [even, odd] = self.halves().map(|at| from.wrapping_add(at));
             match self.stride {
                 1 => copy_row(from.add(self.pad), row, self.width),
-                2 if whole > 0 => {
-                    let last = pairs - LANES;
-                    pairs::join(even, odd, row, whole);
-                    pairs::join(even.add(last), odd.add(last), row.add(2 * last), LANES);
-                    if self.width % 2 == 1 {
-                        *row.add(2 * pairs) = *even.add(pairs);
-                    }
-                }
                 2 => {
-                    for i in 0..pairs {
-                        (*row.add(2 * i), *row.add(2 * i + 1)) = (*even.add(i), *odd.add(i));
+                    if whole > 0 {
+                        let last = pairs - LANES;
+                        pairs::join(even, odd, row, whole);
+                        pairs::join(even.add(last), odd.add(last), row.add(2 * last), LANES);
+                    } else {
+                        for i in 0..pairs {
+                            (*row.add(2 * i), *row.add(2 * i + 1)) = (*even.add(i), *odd.add(i));
+                        }
                     }
                     if self.width % 2 == 1 {
                         *row.add(2 * pairs) = *even.add(pairs);

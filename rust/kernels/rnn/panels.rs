@@ -6,7 +6,8 @@ use crate::kernels::real::Real;
 
 /// Left rows, over all products, from which packing pays.
 const PACK_FROM: usize = 8;
-/// Elements of the matrix from which a product of a single row reads it where it lies.
+/// Elements of the matrix from which a product of a single row reads it where it lies: two threads
+/// then read it faster than one copy of it (measured from 64 to 1024 hidden values).
 const FAR: usize = 1 << 17;
 
 /// A matrix `(k, n)`.

@@ -6,7 +6,7 @@
 //! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous (`rows`); otherwise
 //! a task takes a few neighbouring columns at once, so that memory is read in lines (`columns`).
 
-pub(super) mod block;
+mod block;
 mod columns;
 mod rows;
 #[cfg(test)]

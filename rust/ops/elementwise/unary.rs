@@ -3,8 +3,7 @@
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::copy::convert_all;
-use crate::kernels::elementwise::GRAIN;
-use crate::kernels::map::{Function, map, map_function};
+use crate::kernels::map::{Function, GRAIN, map, map_function};
 use crate::kernels::math;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};

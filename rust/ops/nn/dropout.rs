@@ -139,7 +139,8 @@ fn keep_all<T: Real>(mask: &View) {
     unsafe { mask.slice_mut::<T>() }.fill(T::one());
 }
 
-/// Fills the mask with `1 / keep` (probability `keep`) and 0.
+/// Fills the mask with `1 / keep` (probability `keep`) and 0; with NaN where nothing is kept, as in
+/// MXNet.
 fn make_mask<T: Real>(key: RandomKey, keep: f32, mask: &View) {
     let factor = T::one() / T::of(keep.into());
     let make = |[word]: [u32; 1]| [if unit(word) < keep { factor } else { T::zero() * factor }];

@@ -8,7 +8,7 @@ use super::moves::Move;
 use super::parts::{SliceParam, copy_views, moving, pieces, region_ranges, shaped_like, taken};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::kernels::map;
+use crate::kernels::map::map as map_elements;
 use crate::operator::infer::{assign_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, Tuple};
 use crate::shape::Shape;
@@ -76,7 +76,7 @@ fn map(call: &Call<'_>, f: impl Fn(f64) -> f64 + Send + Sync) -> Result<()> {
     with_dtype!(out.dtype(), T => {
         let f = |[x]: [T; 1]| <T as Element>::from_f64(f(Element::to_f64(x)));
         // SAFETY: both views have the output's size; in place is declared.
-        unsafe { map::map([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), f) };
+        unsafe { map_elements([x.as_ptr::<T>().cast_const()], out.as_ptr::<T>(), out.size(), f) };
     });
     Ok(())
 }
@@ -88,7 +88,7 @@ fn map_backward(call: &Call<'_>, slope: impl Fn(f64) -> f64 + Send + Sync) -> Re
         let f = |[g, x]: [T; 2]| <T as Element>::from_f64(Element::to_f64(g) * slope(Element::to_f64(x)));
         let operands = [g, x].map(|v| v.as_ptr::<T>().cast_const());
         // SAFETY: all views have the output's size.
-        unsafe { map::map(operands, out.as_ptr::<T>(), out.size(), f) };
+        unsafe { map_elements(operands, out.as_ptr::<T>(), out.size(), f) };
     });
     Ok(())
 }

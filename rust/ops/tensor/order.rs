@@ -94,6 +94,7 @@ fn for_orders(
         parallel_for(outer * inner, (1usize << 12).div_ceil(len.max(1)), |range| {
             for line in range {
                 let start = line / inner * len * inner + line % inner;
+                // Of more than half of a line, sorting all of it is not much more.
                 if count <= FEW.min(len / 2) {
                     let mut order = [0; FEW];
                     // SAFETY: lines lie inside of the input.
