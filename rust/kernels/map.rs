@@ -29,6 +29,12 @@ pub trait Function<T, const N: usize> {
     }
 }
 
+/// A block where no vector of it lies in two cache lines: what does not stay in registers is read
+/// and written twice as fast.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Aligned<B>(B);
+
 /// A closure as a [`Function`].
 struct Closure<F>(F);
 
@@ -140,8 +146,8 @@ pub unsafe fn blocks<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
         for i in 0..n {
             // SAFETY: the offset is below `n`; the operands are read before the value is written.
             unsafe {
-                let operands = std::array::from_fn(|k| [*inputs[k].add(i * steps[k])]);
-                [*out.add(i)] = calculate::<_, _, N, 1, FUSED>(&operands, f);
+                let operands = std::array::from_fn(|k| Aligned([*inputs[k].add(i * steps[k])]));
+                [*out.add(i)] = calculate::<_, _, N, 1, FUSED>(&operands, f).0;
             }
         }
         return;
@@ -149,7 +155,8 @@ pub unsafe fn blocks<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
     // The rest is copied into blocks of its own, which repeat single elements: a copy of a length
     // that is not constant would be a call, for whole blocks as well.
     let rest = n % LEN;
-    let (mut last, mut last_out) = ([[T::default(); LEN]; N], [T::default(); LEN]);
+    let mut last = [[T::default(); LEN]; N];
+    let mut last_out = [T::default(); LEN];
     for k in 0..N {
         // SAFETY: there are so many elements, or one; no output overlaps them but at their place.
         unsafe {
@@ -166,11 +173,11 @@ pub unsafe fn blocks<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
             let block = std::array::from_fn(|k| {
                 let here = whole && steps[k] != 0;
                 let from = if here { inputs[k].add(start) } else { last[k].as_ptr() };
-                from.cast::<[T; LEN]>().read()
+                Aligned(from.cast::<[T; LEN]>().read())
             });
             let result = calculate::<_, _, N, LEN, FUSED>(&block, f);
             let to = if whole { out.add(start) } else { last_out.as_mut_ptr() };
-            to.cast::<[T; LEN]>().write(result);
+            to.cast::<[T; LEN]>().write(result.0);
         }
     }
     // SAFETY: as above.
@@ -181,25 +188,25 @@ pub unsafe fn blocks<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
 ///
 /// Loops call it in few places: in many a long closure is not inlined, and so not vectorised.
 #[inline(always)]
-pub fn calculate<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
-    block: &[[T; LEN]; N],
+fn calculate<T, F, const N: usize, const LEN: usize, const FUSED: bool>(
+    block: &[Aligned<[T; LEN]>; N],
     f: &F,
-) -> [T; LEN]
+) -> Aligned<[T; LEN]>
 where
     T: Element,
     F: Function<T, N>,
 {
-    let mut result = [T::default(); LEN];
-    let operands = |i: usize| std::array::from_fn(|k| block[k][i]);
-    for (i, r) in result.iter_mut().enumerate() {
+    let mut result = Aligned([T::default(); LEN]);
+    let operands = |i: usize| std::array::from_fn(|k| block[k].0[i]);
+    for (i, r) in result.0.iter_mut().enumerate() {
         *r = f.of::<FUSED>(operands(i));
     }
     #[allow(clippy::eq_op)] // only NaN differs from itself
     let is_nan = |x: &T| *x != *x;
-    let is_unknown = |i: usize, r: &T| is_nan(r) & !block.iter().any(|row| is_nan(&row[i]));
+    let is_unknown = |i: usize, r: &T| is_nan(r) & !block.iter().any(|row| is_nan(&row.0[i]));
     // All are looked at, so that the test vectorises.
-    if F::AGAIN && result.iter().enumerate().fold(false, |any, (i, r)| any | is_unknown(i, r)) {
-        for (i, r) in result.iter_mut().enumerate().filter(|(i, r)| is_unknown(*i, r)) {
+    if F::AGAIN && result.0.iter().enumerate().fold(false, |any, (i, r)| any | is_unknown(i, r)) {
+        for (i, r) in result.0.iter_mut().enumerate().filter(|(i, r)| is_unknown(*i, r)) {
             *r = f.again(operands(i));
         }
     }

@@ -240,6 +240,22 @@ pub mod single {
     }
 }
 
+/// The system's functions of `f32`, for angles of any size.
+pub mod system {
+    pub fn num(x: f64) -> f32 {
+        x as f32
+    }
+    pub fn sin(x: f32) -> f32 {
+        x.sin()
+    }
+    pub fn cos(x: f32) -> f32 {
+        x.cos()
+    }
+    pub fn tan(x: f32) -> f32 {
+        x.tan()
+    }
+}
+
 /// Functions of `f64`.
 pub mod double {
     pub use super::{

@@ -219,24 +219,27 @@ fn windows_match_naive() {
     let in_place = Conv { pad: [0; 3], ..base };
     let fourth = Conv { kernel: [1, 7, 5], stride: [1, 4, 4], ..base };
     let volume =
-        Conv { out_c: 16, input: [5, 29, 31], kernel: [3; 3], stride: [2; 3], pad: [1; 3], ..base };
-    let slices = Conv { input: [35, 9, 11], dilate: [2, 1, 1], ..volume };
+        Conv { out_c: 32, input: [5, 29, 31], kernel: [3; 3], stride: [2; 3], pad: [1; 3], ..base };
+    let slices = Conv { input: [35, 9, 11], ..volume };
     let line = Conv { in_c: 4, input: [1, 1, 1500], kernel: [1, 1, 5], ..in_place };
     // Several slabs of terms, and tasks with parts of the filters.
     let deep = Conv { in_c: 90, batch: 1, input: [1, 13, 13], ..base };
     let in_groups = Conv { groups: 3, in_c: 2, out_c: 15, ..base };
-    let dilated = Conv { dilate: [1, 2, 2], ..base };
     let outside = Conv { pad: [0, 4, 5], ..base };
-    let all = [base, in_place, fourth, volume, slices, line, deep, in_groups, dilated, outside];
+    let all = [base, in_place, fourth, volume, slices, line, deep, in_groups, outside];
     for conv in all.map(|conv| with_output(conv).unwrap()) {
         assert!(windows::Windows::<f32>::chosen(&conv).is_some(), "{conv:?}");
         assert!(check(&conv, 8), "{conv:?}");
         assert!(check_as::<f32>(&conv, 8, 1e-4), "{conv:?}");
         check_threads(&conv);
     }
-    // Taps so far apart that most of what lies between them is not read.
-    let far = Conv { in_c: 16, input: [1, 900, 1200], dilate: [1, 250, 250], ..base };
-    assert!(windows::Windows::<f32>::chosen(&with_output(far).unwrap()).is_none());
+    // Taps that are apart, what a row of windows sees is too much, and much of it for few filters.
+    let dilated = Conv { dilate: [1, 2, 2], ..base };
+    let wide = Conv { in_c: 300, input: [1, 20, 4000], ..base };
+    let few = Conv { out_c: 15, input: [1, 52, 86], kernel: [1, 7, 2], pad: [0, 3, 0], ..base };
+    for conv in [dilated, wide, few] {
+        assert!(windows::Windows::<f32>::chosen(&with_output(conv).unwrap()).is_none(), "{conv:?}");
+    }
 }
 
 /// Filters over one channel whose rows are calculated together, and in columns of three taps, two

@@ -22,8 +22,7 @@ const CHUNK: usize = 224;
 /// Bytes of what the windows of a chunk see, at most, if it has more than one row: half of a
 /// second-level cache.
 const BOX_BYTES: usize = 512 << 10;
-/// The same of any chunk. Beyond it, taps are so far apart that most of what is laid out is not
-/// read, and other ways are faster.
+/// The same of a chunk of a single row: what threads read at a time would fill the shared cache.
 const MOST_BYTES: usize = 4 << 20;
 /// Terms whose panel of filters stays in the first-level cache.
 const TERMS: usize = 256;
@@ -31,6 +30,8 @@ const TERMS: usize = 256;
 const LEAST: usize = 4;
 /// Terms of a sum, at least: fewer do not outweigh what is done for every output.
 const DEPTH: usize = 16;
+/// Products for each element that is laid out, at least: laying it out would be most of the work.
+const EACH: usize = 48;
 /// Planes of outputs that are written at once.
 const PLANES: usize = 8;
 /// Minimum number of tasks.
@@ -90,9 +91,13 @@ impl<'a, T: Real> Windows<'a, T> {
         };
         let padded = conv.out_c.next_multiple_of(kernels.lanes);
         let pays = conv.out_c * 4 >= padded * 3 && conv.output[2] >= LEAST && conv.depth() >= DEPTH;
+        let is_dense = conv.dilate == [1; 3];
         let is_empty = conv.batch * conv.groups * conv.out_size() * conv.depth() == 0;
-        let made = (pays && !is_empty).then(|| Self::new(conv, kernels, access));
-        made.filter(|made| made.room() * size_of::<T>() <= MOST_BYTES)
+        let made = (pays && is_dense && !is_empty).then(|| Self::new(conv, kernels, access));
+        made.filter(|made| {
+            let products = made.chunk.iter().product::<usize>() * conv.out_c * conv.depth();
+            made.room() * size_of::<T>() <= MOST_BYTES && products >= EACH * made.room()
+        })
     }
 
     /// Elements of scratch for what the windows of a chunk see.

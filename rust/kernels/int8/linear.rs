@@ -168,8 +168,8 @@ impl<T: Byte> Linear<'_, T> {
     }
 
     /// Whether these rows, which are read in place, end with a part of a group after which there is
-    /// no row. (After those of the other tiles there are the rows of the last, at least half as many
-    /// as a tile may have: enough for the rest of a group.)
+    /// no row. (After those of the other tiles there are the rows of the last, at least half as
+    /// many as a tile may have: enough for the rest of a group.)
     fn is_ragged<G: Tiles>(&self, rows: &Range<usize>) -> bool {
         const { assert!(!G::IN_PLACE || G::ROWS / 2 >= G::MEMBERS - 1) };
         rows.end == self.rows && !self.k.is_multiple_of(G::MEMBERS)

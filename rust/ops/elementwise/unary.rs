@@ -62,9 +62,9 @@ macro_rules! formula {
 }
 
 /// Defines `Single`, the function of a formula of `$n` operands in single precision, which may be
-/// calculated again in the functions of a wider module.
+/// calculated again by the functions of another module.
 macro_rules! single {
-    ($n:literal $operands:tt $f:expr $(, again in $wide:ident)?) => {
+    ($n:literal $operands:tt $f:expr $(, again in $module:ident)?) => {
         struct Single;
         #[allow(unused_imports, unused_variables)] // not every formula needs all
         impl Function<f32, $n> for Single {
@@ -82,9 +82,9 @@ macro_rules! single {
                 const AGAIN: bool = true;
 
                 fn again(&self, x: [f32; $n]) -> f32 {
-                    use math::$wide::*;
-                    let $operands = x.map(f64::from);
-                    ($f) as f32
+                    use math::$module::*;
+                    let $operands = x;
+                    $f
                 }
             )?
         }
@@ -93,14 +93,14 @@ macro_rules! single {
 
 macro_rules! table {
     ($($name:ident $aliases:tt, $doc:literal,
-        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr $(, whole |$w:ident| $whole:expr)? $(, again in $wide:ident)?;)*) => {
+        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr $(, whole |$w:ident| $whole:expr)? $(, again in $module:ident)?;)*) => {
         /// All rows.
         pub const TABLE: &[UnaryRow] = &[$(UnaryRow {
             name: stringify!($name),
             aliases: &$aliases,
             doc: $doc,
             f32: |x, y, n| {
-                single!(1 [$x] $f $(, again in $wide)?);
+                single!(1 [$x] $f $(, again in $module)?);
                 // SAFETY: the kernel below passes views of `n` elements.
                 unsafe { map_function(x, y, n, Single) }
             },
@@ -112,7 +112,7 @@ macro_rules! table {
             },
             from: From::$from,
             d32: |g_and_v, y, n| {
-                single!(2 [g, $v] g * ($d) $(, again in $wide)?);
+                single!(2 [g, $v] g * ($d) $(, again in $module)?);
                 // SAFETY: as above.
                 unsafe { map_function(g_and_v, y, n, Single) }
             },
@@ -172,9 +172,9 @@ table! {
     floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY, whole |x| x;
     trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
     fix ["_npi_fix", "_sparse_fix"], "the nearest integer toward 0", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
-    sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| sin(x), Input |x| cos(x), ANY, again in double;
-    cos ["_npi_cos", "_sparse_cos"], "cos(x), x in radians", |x| cos(x), Input |x| -sin(x), ANY, again in double;
-    tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| tan(x), Output |y| num(1.) + y * y, INSIDE, again in double;
+    sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| sin(x), Input |x| cos(x), ANY, again in system;
+    cos ["_npi_cos", "_sparse_cos"], "cos(x), x in radians", |x| cos(x), Input |x| -sin(x), ANY, again in system;
+    tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| tan(x), Output |y| num(1.) + y * y, INSIDE, again in system;
     arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan \
                                                outside of [-1, 1].",
         |x| asin(x), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    /// Where the vectors of single precision end, double precision goes on.
+    /// Where the vectors end, the functions of the system go on.
     #[test]
     fn angles_of_any_size_have_their_functions() {
         let angles: Vec<f64> = (0..200).map(|i| 0.7 * 1.6f64.powi(i)).chain([-3e9, 1e38]).collect();
@@ -383,7 +383,7 @@ mod tests {
             let (got, want) =
                 (values(name, &[], &[x.cast(DType::F32)]), values(name, &[], &[x.clone()]));
             for ((x, got), want) in angles.iter().zip(got).zip(want) {
-                assert!((got - want).abs() <= 1e-7 * want.abs(), "{name}({x}): {got} for {want}");
+                assert!((got - want).abs() <= 1.2e-7 * want.abs(), "{name}({x}): {got} for {want}");
             }
         }
         let infinite = Tensor::of(&[2], &[f64::INFINITY, f64::NAN]).cast(DType::F32);
