@@ -224,7 +224,7 @@ fn windows_match_naive() {
     let line = Conv { in_c: 4, input: [1, 1, 1500], kernel: [1, 1, 5], ..in_place };
     // Several slabs of terms, and tasks with parts of the filters.
     let deep = Conv { in_c: 90, batch: 1, input: [1, 13, 13], ..base };
-    let in_groups = Conv { groups: 3, in_c: 2, out_c: 15, ..base };
+    let in_groups = Conv { groups: 3, in_c: 2, out_c: 29, ..base };
     let outside = Conv { pad: [0, 4, 5], ..base };
     let all = [base, in_place, fourth, volume, slices, line, deep, in_groups, outside];
     for conv in all.map(|conv| with_output(conv).unwrap()) {
