@@ -233,11 +233,10 @@ fn windows_match_naive() {
         assert!(check_as::<f32>(&conv, 8, 1e-4), "{conv:?}");
         check_threads(&conv);
     }
-    // Taps that are apart, what a row of windows sees is too much, and much of it for few filters.
+    // Taps that are apart, and much that is laid out for few filters.
     let dilated = Conv { dilate: [1, 2, 2], ..base };
-    let wide = Conv { in_c: 300, input: [1, 20, 4000], ..base };
     let few = Conv { out_c: 15, input: [1, 52, 86], kernel: [1, 7, 2], pad: [0, 3, 0], ..base };
-    for conv in [dilated, wide, few] {
+    for conv in [dilated, few] {
         assert!(windows::Windows::<f32>::chosen(&with_output(conv).unwrap()).is_none(), "{conv:?}");
     }
 }

@@ -22,8 +22,6 @@ const CHUNK: usize = 224;
 /// Bytes of what the windows of a chunk see, at most, if it has more than one row: half of a
 /// second-level cache.
 const BOX_BYTES: usize = 512 << 10;
-/// The same of a chunk of a single row: what threads read at a time would fill the shared cache.
-const MOST_BYTES: usize = 4 << 20;
 /// Terms whose panel of filters stays in the first-level cache.
 const TERMS: usize = 256;
 /// Windows of a row, at least: with fewer, sums wait for one another.
@@ -96,7 +94,7 @@ impl<'a, T: Real> Windows<'a, T> {
         let made = (pays && is_dense && !is_empty).then(|| Self::new(conv, kernels, access));
         made.filter(|made| {
             let products = made.chunk.iter().product::<usize>() * conv.out_c * conv.depth();
-            made.room() * size_of::<T>() <= MOST_BYTES && products >= EACH * made.room()
+            products >= EACH * made.room()
         })
     }
 
