@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 /// At most as many are found.
 pub const FEW: usize = 32;
 /// Elements that are compared together.
-const BLOCK: usize = 32;
+const BLOCK: usize = 16;
 
 /// NaN above everything.
 #[inline(always)]
@@ -54,18 +54,17 @@ crate::simd! {
             if found == count {
                 // What comes before the last one found, and what is NaN or beside NaN.
                 let last = values[count - 1];
-                // Flags that are summed: a loop of branches would not vectorise.
-                let mut may = [0u8; BLOCK];
+                let mut may = false;
                 if ascend {
-                    for i in 0..BLOCK {
-                        may[i] = u8::from(!(block[i] >= last));
+                    for v in &block {
+                        may |= !(*v >= last);
                     }
                 } else {
-                    for i in 0..BLOCK {
-                        may[i] = u8::from(!(block[i] <= last));
+                    for v in &block {
+                        may |= !(*v <= last);
                     }
                 }
-                if may == [0; BLOCK] {
+                if !may {
                     continue;
                 }
             }
