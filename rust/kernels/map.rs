@@ -201,13 +201,19 @@ where
     for (i, r) in result.0.iter_mut().enumerate() {
         *r = f.of::<FUSED>(operands(i));
     }
-    #[allow(clippy::eq_op)] // only NaN differs from itself
-    let is_nan = |x: &T| *x != *x;
-    let is_unknown = |i: usize, r: &T| is_nan(r) & !block.iter().any(|row| is_nan(&row.0[i]));
-    // All are looked at, so that the test vectorises.
-    if F::AGAIN && result.0.iter().enumerate().fold(false, |any, (i, r)| any | is_unknown(i, r)) {
-        for (i, r) in result.0.iter_mut().enumerate().filter(|(i, r)| is_unknown(*i, r)) {
-            *r = f.again(operands(i));
+    if F::AGAIN {
+        #[allow(clippy::eq_op)] // only NaN differs from itself
+        let is_nan = |x: &T| *x != *x;
+        // Numbers that are written and then joined: a chain of conditions may stay scalar.
+        let mut unknown = Aligned([0u32; LEN]);
+        for (i, u) in unknown.0.iter_mut().enumerate() {
+            let of_nan = block.iter().fold(false, |any, row| any | is_nan(&row.0[i]));
+            *u = u32::from(is_nan(&result.0[i]) & !of_nan);
+        }
+        if unknown.0.iter().fold(0, |any, u| any | u) != 0 {
+            for (i, r) in result.0.iter_mut().enumerate().filter(|(i, _)| unknown.0[*i] != 0) {
+                *r = f.again(operands(i));
+            }
         }
     }
     result
