@@ -6,6 +6,7 @@
 //! logarithms, sines and cosines, which may differ in the last place.)
 
 use super::math::polynomial::polynomial;
+use super::math::wide::SINE;
 use std::f64::consts::{LN_2, SQRT_2, TAU};
 
 /// Two independent normal numbers of two uniform ones from 0 (inclusive) to 1 (exclusive), which
@@ -55,15 +56,6 @@ fn turned(part: f64) -> [f64; 2] {
     let angle = (part - (shifted - PLACE) * 0.25) * TAU;
     let quarter = shifted.to_bits();
     let z = angle * angle;
-    let sine = [
-        -1.0 / 1_307_674_368_000.0,
-        1.0 / 6_227_020_800.0,
-        -1.0 / 39_916_800.0,
-        1.0 / 362_880.0,
-        -1.0 / 5_040.0,
-        1.0 / 120.0,
-        -1.0 / 6.0,
-    ];
     let cosine = [
         1.0 / 20_922_789_888_000.0,
         -1.0 / 87_178_291_200.0,
@@ -74,7 +66,7 @@ fn turned(part: f64) -> [f64; 2] {
         1.0 / 24.0,
         -1.0 / 2.0,
     ];
-    let sin = angle + angle * z * polynomial::<_, false, _>(z, sine);
+    let sin = angle + angle * z * polynomial::<_, false, _>(z, SINE);
     let cos = 1.0 + z * polynomial::<_, false, _>(z, cosine);
     let is_odd = quarter & 1 == 1;
     let (first, second) = if is_odd { (sin, cos) } else { (cos, sin) };

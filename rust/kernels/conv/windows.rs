@@ -109,8 +109,7 @@ impl<'a, T: Real> Windows<'a, T> {
         let in_place = conv.pad == [0; 3] && (0..3).all(|a| all[a] <= conv.input[a]);
         let plane = if in_place { conv.input } else { conv.seen(chunk) };
         let at = |[d, h, w]: [usize; 3]| (d * plane[1] + h) * plane[2] + w;
-        let taps = positions(conv.kernel).map(|t| at([0, 1, 2].map(|a| t[a] * conv.dilate[a])));
-        let taps: Vec<usize> = taps.collect();
+        let taps: Vec<usize> = positions(conv.kernel).map(at).collect(); // without dilation
         let size = plane.iter().product::<usize>();
         let terms = (0..conv.in_c).flat_map(|c| taps.iter().map(move |t| c * size + t));
         Windows { conv, kernels, chunk, plane, in_place, access, terms: terms.collect() }

@@ -231,20 +231,22 @@ fn known(x: f64, y: f64) -> f32 {
     (if x.abs() <= LARGEST_ANGLE { y } else { f64::NAN }) as f32
 }
 
+/// The series of the sine without its first term: (-1)^n / (2 n + 1)!, n = 7 ... 1.
+pub const SINE: [f64; 7] = [
+    -1.0 / 1_307_674_368_000.0,
+    1.0 / 6_227_020_800.0,
+    -1.0 / 39_916_800.0,
+    1.0 / 362_880.0,
+    -1.0 / 5_040.0,
+    1.0 / 120.0,
+    -1.0 / 6.0,
+];
+
 /// sin(x) for x from -pi/2 to pi/2: its series.
 #[inline(always)]
 fn sin_near<const FUSED: bool>(x: f64) -> f64 {
-    let series = [
-        -1.0 / 1_307_674_368_000.0, // (-1)^n / (2 n + 1)!, n = 7 ... 0
-        1.0 / 6_227_020_800.0,
-        -1.0 / 39_916_800.0,
-        1.0 / 362_880.0,
-        -1.0 / 5_040.0,
-        1.0 / 120.0,
-        -1.0 / 6.0,
-        1.0,
-    ];
-    x * polynomial::<_, FUSED, _>(x * x, series)
+    let z = x * x;
+    x * multiply_add::<_, FUSED>(polynomial::<_, FUSED, _>(z, SINE), z, 1.0)
 }
 
 /// sin(x); NaN where x is larger than 5e7.

@@ -53,6 +53,25 @@ pub const SHORT: usize = 256;
 /// Short planes summed together.
 pub const TOGETHER: usize = 16;
 
+/// What stands of image `n` in `parts`, which has a pair for every plane: those of a range of
+/// channels.
+///
+/// # Safety
+/// `parts` has them, and they are not written meanwhile.
+#[inline(always)]
+unsafe fn pairs_of<'a, T>(
+    s: &Channels,
+    range: &Range<usize>,
+    parts: *const T,
+    n: usize,
+) -> &'a [T] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let from = parts.add(2 * (n * s.channels + range.start));
+        std::slice::from_raw_parts(from, 2 * range.len())
+    }
+}
+
 crate::simd! {
     /// Statistics of the channels of a range; channels are the innermost axis.
     ///
@@ -154,10 +173,7 @@ crate::simd! {
         let width = range.len();
         // SAFETY: promised by the caller.
         unsafe {
-            let row = |n: usize| {
-                let from = parts.add(2 * (n * s.channels + range.start));
-                std::slice::from_raw_parts(from, 2 * width)
-            };
+            let row = |n: usize| pairs_of(s, &range, parts, n);
             let mean = std::slice::from_raw_parts_mut(mean.add(range.start), width);
             let var = std::slice::from_raw_parts_mut(var.add(range.start), width);
             let add = |n: usize, sums: &mut [T]| {
@@ -257,9 +273,7 @@ crate::simd! {
         // SAFETY: promised by the caller.
         unsafe {
             let add = |n: usize, sums: &mut [T]| {
-                let from = parts.add(2 * (n * s.channels + range.start));
-                let row = std::slice::from_raw_parts(from, 2 * width);
-                for (sum, part) in sums.iter_mut().zip(row) {
+                for (sum, part) in sums.iter_mut().zip(pairs_of(s, &range, parts, n)) {
                     *sum += *part;
                 }
             };

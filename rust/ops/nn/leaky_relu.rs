@@ -174,6 +174,21 @@ fn parts(
         .map(move |i| (i % slopes, range.start.max(i * span)..range.end.min((i + 1) * span)))
 }
 
+/// `x` where that is positive, elsewhere `x` times the slope.
+#[inline(always)]
+fn leaky<T: Real>([x]: [T; 1], slope: T) -> T {
+    // Ahead of the choice, which is one between values then.
+    let low = slope * x;
+    if x > T::zero() { x } else { low }
+}
+
+/// The gradient of [`leaky`] for an output gradient, and its input or, if the slope is not
+/// negative, its value.
+#[inline(always)]
+fn leaky_gradient<T: Real>([g, x]: [T; 2], slope: T) -> T {
+    g * if x > T::zero() { T::one() } else { slope }
+}
+
 crate::simd! {
     /// `x` where that is positive, elsewhere `x` times the slope of the part.
     ///
@@ -187,10 +202,7 @@ crate::simd! {
             // SAFETY: promised by the caller.
             unsafe {
                 let slope = *slopes.add(channel);
-                map_serial([x.add(at)], y.add(at), part.len(), |[x]| {
-                    let low = slope * x;
-                    if x > T::zero() { x } else { low }
-                });
+                map_serial([x.add(at)], y.add(at), part.len(), |x| leaky(x, slope));
             }
         }
     }
@@ -207,9 +219,8 @@ crate::simd! {
             // SAFETY: promised by the caller.
             unsafe {
                 let slope = *slopes.add(channel);
-                map_serial([g.add(at), x.add(at)], dx.add(at), part.len(), |[g, x]| {
-                    g * if x > T::zero() { T::one() } else { slope }
-                });
+                let from = [g.add(at), x.add(at)];
+                map_serial(from, dx.add(at), part.len(), |from| leaky_gradient(from, slope));
             }
         }
     }
@@ -219,18 +230,14 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param: &LeakyReluParam = call.attrs.get();
     let (data, out) = (&call.inputs[0], &call.outputs[0]);
     let (x, y, n) = (data.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size());
-    let (zero, slope) = (T::zero(), T::of(param.slope.into()));
+    let slope = T::of(param.slope.into());
     let skip = call.req[0] == OpReq::Null;
     // SAFETY: data and output have `n` elements and are the same memory or apart; so is the mask.
     unsafe {
         match param.act_type {
             LeakyType::Rrelu => rrelu::<T>(call),
             _ if skip => {}
-            LeakyType::Leaky => map([x], y, n, move |[x]| {
-                // Ahead of the choice, which is one between values then.
-                let low = slope * x;
-                if x > zero { x } else { low }
-            }),
+            LeakyType::Leaky => map([x], y, n, move |x| leaky(x, slope)),
             LeakyType::Elu => map_function([x], y, n, Elu { scale: T::one(), slope }),
             LeakyType::Selu => {
                 let (scale, slope) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
@@ -288,14 +295,12 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     }
     let from = [0, 1].map(|i| call.inputs[i].as_ptr::<T>().cast_const());
     let (dx, n) = (call.outputs[0].as_ptr::<T>(), call.outputs[0].size());
-    let (zero, slope) = (T::zero(), T::of(param.slope.into()));
+    let slope = T::of(param.slope.into());
     // SAFETY: all views have `n` elements and the output is one of the inputs or apart.
     unsafe {
         match param.act_type {
             LeakyType::Rrelu => map(from, dx, n, move |[g, s]| g * s),
-            LeakyType::Leaky => {
-                map(from, dx, n, move |[g, v]| if v > zero { g } else { g * slope })
-            }
+            LeakyType::Leaky => map(from, dx, n, move |from| leaky_gradient(from, slope)),
             LeakyType::Elu => {
                 let scale = T::one();
                 match from_output(call.attrs) {
