@@ -46,7 +46,8 @@ class SVRGModule(Module):
     --------
     >>> import numpy as np, rsnet as mx
     >>> from rsnet.contrib.svrg_optimization.svrg_module import SVRGModule
-    >>> x = np.random.uniform(-1, 1, (64, 4)).astype("float32")
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (64, 4)).astype("float32")
+    >>> mx.random.seed(0)
     >>> batches = mx.io.NDArrayIter(x, x.sum(axis=1), batch_size=16, label_name="lin_label")
     >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1)
     >>> net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("lin_label"))
